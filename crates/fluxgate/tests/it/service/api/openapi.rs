@@ -4,8 +4,10 @@ use std::process::Command;
 
 use fluxgate_testkit::RedisServer;
 
+use serde_json::Value;
+
 use crate::service::Service;
-use crate::support::python;
+use crate::support::{project_file, python};
 
 const RULES: &str = r#"
 filters: { main: { rule_set: api } }
@@ -28,6 +30,96 @@ fn the_document_is_valid() {
         .unwrap();
     let report = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{report}");
+}
+
+/// Adds the paths of schemas that generators of clients would drop, or give no type: arrays
+/// without items, and objects without properties.
+fn find_holes(node: &Value, path: &str, holes: &mut Vec<String>) {
+    let is = |kind: &str| {
+        let kinds = &node["type"];
+        kinds == kind
+            || kinds
+                .as_array()
+                .is_some_and(|kinds| kinds.contains(&kind.into()))
+    };
+    let has = |name: &str| node.get(name).is_some();
+    let is_untyped = is("object") && !has("properties") && !has("additionalProperties");
+    if is_untyped || is("array") && !has("items") {
+        holes.push(path.to_owned());
+    }
+    match node {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                find_holes(field, &format!("{path}/{name}"), holes);
+            }
+        }
+        Value::Array(elements) => {
+            for (index, element) in elements.iter().enumerate() {
+                find_holes(element, &format!("{path}/{index}"), holes);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_schema_says_what_it_holds() {
+    let service = Service::start(&[], RULES);
+    let document: Value = serde_json::from_str(&service.http().get("/openapi.json").body).unwrap();
+    let mut holes = Vec::new();
+    find_holes(&document, "", &mut holes);
+    for (path, calls) in document["paths"].as_object().unwrap() {
+        let calls = calls.as_object().unwrap().iter();
+        for (method, call) in calls.filter(|(name, _)| *name != "parameters") {
+            for (status, response) in call["responses"].as_object().unwrap() {
+                let contents = response["content"].as_object();
+                for (kind, content) in contents.into_iter().flatten() {
+                    let schema = content["schema"].as_object();
+                    if schema.is_none_or(|schema| schema.is_empty()) {
+                        holes.push(format!("{method} {path} {status} {kind}"));
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(holes, [""; 0]);
+}
+
+#[test]
+fn a_generated_client_knows_rules_and_their_bands() {
+    let redis = RedisServer::start();
+    let service = Service::start(&[], &stored_rules(&redis));
+    let document = service.http().get("/openapi.json").body;
+    service.dir.write("openapi.json", document);
+    let run = |command: &mut Command| {
+        let output = command.current_dir(service.dir.path("")).output().unwrap();
+        let [out, error] = [output.stdout, output.stderr]
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(output.status.success(), "{out}{error}");
+        out + &error
+    };
+    // The generator formats what it writes with `ruff`, if it finds that.
+    let generated = run(Command::new(python())
+        .env("PATH", "")
+        .args([
+            "-m",
+            "openapi_python_client",
+            "generate",
+            "--path",
+            "openapi.json",
+        ])
+        .args(["--meta", "none", "--output-path", "generated"]));
+    for omission in ["Failure to process", "will be omitted", "not be generated"] {
+        assert!(!generated.contains(omission), "{generated}");
+    }
+    let script = project_file("crates/fluxgate/tests/it/service/api/generated_client.py");
+    let url = format!("http://{}", service.address("api"));
+    run(Command::new(python()).arg(script).args([".", &url]));
+}
+
+fn stored_rules(redis: &RedisServer) -> String {
+    let url = redis.url();
+    format!("store: {{ redis: {{ url: '{url}' }} }}\nrules_from: {{ redis: {{}} }}\n")
 }
 
 /// Generates valid and invalid requests with Schemathesis, and checks the responses against
@@ -60,9 +152,5 @@ fn all_responses_are_documented() {
 #[test]
 fn all_responses_are_documented_with_stored_rules() {
     let redis = RedisServer::start();
-    let config = format!(
-        "store: {{ redis: {{ url: '{}' }} }}\nrules_from: {{ redis: {{}} }}\n",
-        redis.url()
-    );
-    explore(&Service::start(&[], &config));
+    explore(&Service::start(&[], &stored_rules(&redis)));
 }
