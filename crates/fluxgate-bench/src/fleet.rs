@@ -130,6 +130,7 @@ fn setting((share, millis, homes): (u8, u64, u32)) -> Setting {
             down: SECOND,
         },
         drift: 5_000,
+        data_loss: 0,
         fault: Fault::None,
     }
 }

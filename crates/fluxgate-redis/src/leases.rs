@@ -12,6 +12,7 @@ mod kept_lease;
 mod lease_counts;
 mod lease_shard;
 mod lease_table;
+mod recent_use;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

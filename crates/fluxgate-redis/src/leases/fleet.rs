@@ -73,6 +73,7 @@ enum Event {
     /// More requests than all can admit come to all instances and the server at once.
     Flood,
     Crash,
+    DataLoss,
     Shutdown,
     /// An instance that ends looks whether it has given back all. It waits until a time.
     Poll(usize, u32, u64),
@@ -123,6 +124,7 @@ impl<'s> Fleet<'s> {
         fleet.schedule_sometime(Event::Flood, setting.traffic.flood);
         fleet.schedule_sometime(Event::Crash, setting.churn.crash);
         fleet.schedule_sometime(Event::Shutdown, setting.churn.shutdown);
+        fleet.schedule_sometime(Event::DataLoss, setting.data_loss);
         fleet
     }
 
@@ -156,7 +158,13 @@ impl<'s> Fleet<'s> {
                 Event::Crash => {
                     let victim = self.random.below(self.instances.len() as u64) as usize;
                     self.end(victim);
+                    self.outcome.crashes += 1;
                     self.schedule_sometime(Event::Crash, self.setting.churn.crash);
+                }
+                Event::DataLoss => {
+                    self.server.lose_data();
+                    self.outcome.data_losses += 1;
+                    self.schedule_sometime(Event::DataLoss, self.setting.data_loss);
                 }
                 Event::Shutdown => {
                     self.shut_down();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const LINES: usize = 2048;
 const LINE: usize = 8;
 /// A key is hot after so many requests to the store within one lease.
-const HOT: u64 = 3;
+pub(crate) const HOT: u64 = 3;
 /// A count has the lowest bits, and above them the time and the key.
 const COUNT_BITS: u32 = 8;
 const TIME_BITS: u32 = 24;

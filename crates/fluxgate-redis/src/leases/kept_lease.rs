@@ -1,6 +1,14 @@
 //! The units of one band that are on lease here.
 //!
-//! Everything is a function of the time, in microseconds of this process's monotonic clock.
+//! Everything is a function of the time, in microseconds of this process's lease clock.
+//!
+//! # What a death costs
+//!
+//! An instance that dies, stops or is cut off keeps what it holds: it may have spent it. So it
+//! holds little. An ask wants at most as many units as were used here within the length of a
+//! lease, twice over, less those that stay here and those that may be out because an earlier
+//! ask got no answer; but one unit, if none is. Hence all units that were granted and are not
+//! known to be spent are at most that many.
 
 use fluxgate_core::internals::BandLease;
 use fluxgate_core::internals::algorithm::{Ask, Grant, Report};
@@ -8,8 +16,9 @@ use fluxgate_core::store::{Micros, Retry, Verdict};
 use fluxgate_core::{Limit, Timestamp};
 use smallvec::SmallVec;
 
-/// What the first ask for a band asks for.
-const FIRST_WANT: u32 = 8;
+use super::hot_keys::HOT;
+use super::recent_use::RecentUse;
+
 /// The most grants of one band. Usually the last is nearly spent when the next arrives.
 const MAX_GRANTS: usize = 4;
 /// A lease is idle after this part of its life.
@@ -21,21 +30,24 @@ const LOW_PART: u32 = 8;
 /// After a refusal without a grant, a band refuses by itself for this part of a lease.
 const REFUSAL_PART: u64 = 50;
 /// After a request was denied, a band is at its limit for this part of a lease.
-const AT_LIMIT_PART: u64 = 8;
+const AT_LIMIT_PART: u64 = 2;
 
 /// The leases of one band.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct KeptLease {
     grants: SmallVec<[Held; 2]>,
     /// Whether an ask is on its way.
     is_asking: bool,
     /// Whether the keeper is about to ask, unless a request does so first.
     is_queued: bool,
-    /// The units that the last ask asked for.
-    want: u32,
-    /// When it was asked, and the units spent since.
+    /// The units that the ask on its way wants and gives back, which are lost if it is.
+    at_stake: u32,
+    /// The units of asks without an answer, which may be out, and until when.
+    lost: Option<(u32, u64)>,
+    /// When the last ask was sent, and the units used since.
     asked_at: u64,
-    spent: u64,
+    used_since: u64,
+    recent: RecentUse,
     used_at: u64,
     /// As many units as this are too few to wait any longer with the next ask.
     low: u32,
@@ -87,6 +99,8 @@ struct Refusal {
     /// How long it holds, and until when.
     span: u64,
     until: u64,
+    /// Whether it begins only when the units here are spent. Then it is forgotten at `until`.
+    is_pending: bool,
     /// When the store would allow the request.
     retry_at: u64,
     /// The number of refunds and resets before it.
@@ -94,13 +108,23 @@ struct Refusal {
 }
 
 impl KeptLease {
-    /// Creates an empty one, which is about to ask.
-    pub(crate) fn new(now: u64) -> Self {
+    /// Creates an empty one, of a key that has become hot and is about to ask.
+    pub(crate) fn new(lease: &BandLease, now: u64) -> Self {
         Self {
-            want: FIRST_WANT,
+            grants: SmallVec::new(),
+            is_asking: false,
+            is_queued: false,
+            at_stake: 0,
+            lost: None,
             asked_at: now,
+            used_since: 0,
+            // The requests before the one that is about to ask cost a unit or more.
+            recent: RecentUse::new(lease.span().get(), HOT - 1, now),
             used_at: now,
-            ..Self::default()
+            low: 0,
+            shared: None,
+            refusal: None,
+            denied_at: None,
         }
     }
 
@@ -122,8 +146,7 @@ impl KeptLease {
     /// Spends units that are [available](Self::available), those that end first at first.
     /// Returns whether it is now time for the keeper to ask for more.
     pub(crate) fn spend(&mut self, cost: u32, now: u64) -> bool {
-        self.used_at = now;
-        self.spent += u64::from(cost);
+        self.used(cost.into(), now);
         let mut rest = cost;
         for held in &mut self.grants {
             let units = held.left.min(rest);
@@ -141,6 +164,13 @@ impl KeptLease {
     /// before. Returns after which time it may be tried again. The first request after that
     /// asks, and others are refused until the answer comes, but at most as long once more.
     pub(crate) fn refusal(&mut self, cost: u64, generation: u64, now: u64) -> Option<Retry> {
+        if let Some(refusal) = &mut self.refusal
+            && refusal.is_pending
+            && now < refusal.until
+        {
+            refusal.is_pending = false;
+            refusal.until = now + refusal.span;
+        }
         let refusal = self.refusal.filter(|refusal| {
             let is_asking = self.is_asking && now < self.asked_at + refusal.span;
             (now < refusal.until || is_asking)
@@ -151,6 +181,11 @@ impl KeptLease {
         // Not at once: it would pass then.
         let retry_at = refusal.retry_at.max(refusal.until).max(now + 1);
         Some(Retry::After(Micros::new(retry_at - now)))
+    }
+
+    /// Notes that the store denied a request.
+    pub(crate) fn denied(&mut self, generation: u64, now: u64) {
+        self.denied_at = Some((now, generation));
     }
 
     /// Returns whether requests were denied shortly before.
@@ -181,14 +216,18 @@ impl KeptLease {
             cost,
             span,
             until: now + span,
+            is_pending: false,
             retry_at: now.saturating_add(wait),
             generation,
         });
-        self.denied_at = Some((now, generation));
+        self.denied(generation, now);
     }
 
     /// Refuses for a while once the units here are spent. Of a band at its limit, an instance
-    /// would get the last units in ever smaller grants, with many calls.
+    /// would otherwise get units in ever smaller grants, with many calls: each would bring
+    /// what has come back while the one before was spent. What comes back during the pause
+    /// makes up for what demand exceeds supply by, so the grants grow until both are in balance:
+    /// the nearer to the limit, the larger they are.
     pub(crate) fn pause(&mut self, lease: &BandLease, rest: &Verdict, generation: u64, now: u64) {
         let denied_at = self.denied_at;
         self.refuse(lease, 1, Retry::After(rest.reset_after), generation, now);
@@ -202,6 +241,8 @@ impl KeptLease {
         };
         if let Some(refusal) = &mut self.refusal {
             refusal.retry_at = now + wait;
+            refusal.is_pending = true;
+            refusal.until = now + lease.span().get() / AT_LIMIT_PART;
         }
     }
 
@@ -220,21 +261,49 @@ impl KeptLease {
         self.is_asking || self.grants.len() >= MAX_GRANTS
     }
 
-    /// Asks for as many units as three quarters of a lease need at the current rate, and
-    /// reports what was spent.
-    pub(crate) fn ask(&mut self, lease: &BandLease, now: u64) -> Ask {
-        self.set_want(lease, now);
-        self.report(self.want, |_| false, now)
+    /// Asks for units, and reports what was spent. A request of this `cost`, or 0, is sent with
+    /// it. Returns `None` if as many units as are wanted are here or may be out.
+    pub(crate) fn ask(&mut self, lease: &BandLease, cost: u64, now: u64) -> Option<Ask> {
+        self.used_at = now;
+        let want = self.want(lease, self.on_lease(), cost, now);
+        if want == 0 {
+            self.is_queued = false;
+            // Not at once again.
+            self.low = self.on_lease() / 2;
+            return None;
+        }
+        Some(self.report(want, |_| false, now))
     }
 
-    fn set_want(&mut self, lease: &BandLease, now: u64) {
+    /// Returns how many units to ask for while `held` ones stay here: what three quarters of a
+    /// lease need at the current rate, and no more than [a death may cost](self).
+    fn want(&mut self, lease: &BandLease, held: u32, cost: u64, now: u64) -> u32 {
+        let span = lease.span().get();
+        let recent = self.recent.units(now).saturating_add(cost);
         // Threads may pass each other between the clock and the lock.
         let elapsed = now.saturating_sub(self.asked_at).max(1000);
-        let needed = self.spent.saturating_mul(3 * lease.span().get()) / (4 * elapsed);
-        let last = u64::from(self.want);
-        let want = needed.clamp(last / 2, 8 * last).clamp(2, lease.most());
+        let used = self.used_since.saturating_add(cost);
+        let current = used.saturating_mul(span) / elapsed;
+        let needed = recent.max(current).saturating_mul(3) / 4;
+        let life = self
+            .window_left(lease, now)
+            .map_or(span, |left| left.min(span));
+        let needed = u128::from(needed) * u128::from(life) / u128::from(span);
+        let lost = self.lost.filter(|(_, until)| now < *until);
+        let out = u64::from(held) + lost.map_or(0, |(units, _)| units.into());
+        let most = recent.saturating_mul(2).max(1).saturating_sub(out);
         // At most a capacity.
-        self.want = want as u32;
+        needed.max(1).min(most.min(lease.most()).into()) as u32
+    }
+
+    /// Returns how long the window of the last answer goes on; `None` if it has ended, or if the
+    /// limit is a bucket.
+    fn window_left(&self, lease: &BandLease, now: u64) -> Option<u64> {
+        let is_bucket = lease.shared().algorithm().is_bucket();
+        let shared = self.shared.as_ref().filter(|_| !is_bucket)?;
+        let elapsed = now.saturating_sub(shared.known_at);
+        let left = shared.reset_after.get().saturating_sub(elapsed);
+        (left > 0).then_some(left)
     }
 
     /// Asks for nothing and gives back all units.
@@ -256,8 +325,10 @@ impl KeptLease {
         if !self.grants.iter().any(is_old) {
             return None;
         }
-        self.set_want(lease, now);
-        Some(self.report(self.want, is_old, now))
+        let kept = self.grants.iter().filter(|held| !is_old(held));
+        let kept = kept.map(|held| held.left).sum();
+        let want = self.want(lease, kept, 0, now);
+        Some(self.report(want, is_old, now))
     }
 
     /// Returns whether nothing is known that is worth keeping.
@@ -269,6 +340,7 @@ impl KeptLease {
     /// ask is lost, the units stay out until the grant ends.
     fn report(&mut self, want: u32, goes_back: impl Fn(&Held) -> bool, now: u64) -> Ask {
         let mut reports = SmallVec::new();
+        self.at_stake = want;
         for held in &mut self.grants {
             let returned = if goes_back(held) { held.left } else { 0 };
             if held.spent > 0 || returned > 0 {
@@ -278,6 +350,7 @@ impl KeptLease {
                     returned,
                 });
             }
+            self.at_stake += returned;
             held.left -= returned;
             held.spent = 0;
         }
@@ -285,7 +358,7 @@ impl KeptLease {
         self.is_asking = true;
         self.is_queued = false;
         self.asked_at = now;
-        self.spent = 0;
+        self.used_since = 0;
         Ask { want, reports }
     }
 
@@ -325,12 +398,20 @@ impl KeptLease {
         self.is_asking = false;
         // Not at once again: the next request without units asks.
         self.low = 0;
+        let span = self.recent.span();
+        // The store may have answered any time until now, and rounds the end up. Units that
+        // were lost before stay so as long.
+        let until = self.asked_at + 2 * span;
+        let before = self.lost.filter(|(_, until)| self.asked_at < *until);
+        let before = before.map_or(0, |(units, _)| units);
+        self.lost = Some((before.saturating_add(self.at_stake), until));
     }
 
-    /// Notes that a request was decided by the store.
-    pub(crate) fn used(&mut self, cost: u64, now: u64) {
+    /// Notes that units were used here.
+    pub(crate) fn used(&mut self, units: u64, now: u64) {
         self.used_at = now;
-        self.spent = self.spent.saturating_add(cost);
+        self.used_since = self.used_since.saturating_add(units);
+        self.recent.add(units, now);
     }
 
     /// Sets what is left to what the store said last, and what is on lease here. Answers may
@@ -374,3 +455,6 @@ impl KeptLease {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

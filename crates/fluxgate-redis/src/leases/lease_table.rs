@@ -167,11 +167,10 @@ impl LeaseTable {
             let ask = match shard.entries.get_mut(&key) {
                 Some(entry) if !entry.owner.band.has_same_lease(check.band) => continue,
                 Some(entry) => {
-                    entry.kept.used(check.cost, now);
                     entry.kept.available(now, &mut shard.expired);
                     match entry.kept.is_busy() {
-                        true => continue,
-                        false => entry.kept.ask(lease, now),
+                        true => None,
+                        false => entry.kept.ask(lease, check.cost, now),
                     }
                 }
                 None => {
@@ -180,8 +179,8 @@ impl LeaseTable {
                     if !is_hot || shard.entries.len() >= MAX_PER_SHARD {
                         continue;
                     }
-                    let mut kept = KeptLease::new(now);
-                    let ask = kept.ask(lease, now);
+                    let mut kept = KeptLease::new(lease, now);
+                    let ask = kept.ask(lease, check.cost, now);
                     let owner = Box::new(Owner::of(check));
                     shard.entries.insert(key, Entry { kept, owner });
                     self.len.fetch_add(1, Ordering::Relaxed);
@@ -190,7 +189,9 @@ impl LeaseTable {
                     ask
                 }
             };
-            asks.push((at, self.pending(key, ask, now)));
+            if let Some(ask) = ask {
+                asks.push((at, self.pending(key, ask, now)));
+            }
         }
         asks
     }
@@ -208,8 +209,9 @@ impl LeaseTable {
             let Some(lease) = entry.owner.band.lease() else {
                 continue;
             };
-            if entry.kept.take_queued() {
-                let ask = entry.kept.ask(lease, now);
+            if entry.kept.take_queued()
+                && let Some(ask) = entry.kept.ask(lease, 0, now)
+            {
                 due.push((Owner::clone(&entry.owner), self.pending(key, ask, now)));
             }
         }
@@ -312,6 +314,7 @@ impl LeaseTable {
             return;
         };
         let generation = self.generation.load(Ordering::Acquire);
+        let passes = verdicts.iter().all(Verdict::passes);
         for ((check, key), verdict) in checks.list().iter().zip(keys).zip(verdicts) {
             let mut shard = self.lock(key.shard());
             let shard = &mut *shard;
@@ -319,12 +322,17 @@ impl LeaseTable {
                 continue;
             };
             entry.kept.available(now, &mut shard.expired);
-            if let Some(lease) = check.band.lease()
-                && !verdict.passes()
-                && refused.contains(&key)
-            {
-                let retry = verdict.retry_after;
-                entry.kept.refuse(lease, check.cost, retry, generation, now);
+            if passes {
+                entry.kept.used(check.cost, now);
+            }
+            match check.band.lease() {
+                _ if verdict.passes() => {}
+                Some(lease) if refused.contains(&key) => {
+                    let retry = verdict.retry_after;
+                    entry.kept.refuse(lease, check.cost, retry, generation, now);
+                }
+                // Also if another request is asking: its answer is short, too.
+                _ => entry.kept.denied(generation, now),
             }
             entry.kept.add_rest(verdict, now);
         }

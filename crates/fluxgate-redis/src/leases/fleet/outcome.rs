@@ -27,6 +27,10 @@ pub struct Outcome {
     pub expired: u64,
     /// The most units by which a limit was exceeded.
     pub overshoot: u64,
+    /// Instances that crashed.
+    pub crashes: u64,
+    /// How often the server lost all that it knew.
+    pub data_losses: u64,
 }
 
 impl Outcome {

@@ -151,7 +151,7 @@ impl Game {
 
     fn start(&self) -> World {
         let holder = Holder {
-            kept: KeptLease::new(0),
+            kept: KeptLease::new(&self.lease, 0),
             start: 0,
         };
         let mut world = World {
@@ -177,7 +177,7 @@ impl Game {
                 let local = self.local(holder, world);
                 let kept = &mut world.holders[holder].kept;
                 let ask = match kept.take_queued() {
-                    true => Some(kept.ask(&self.lease, local)),
+                    true => kept.ask(&self.lease, 0, local),
                     false => {
                         kept.available(local, &mut 0);
                         kept.due(&self.lease, local)
@@ -197,7 +197,7 @@ impl Game {
             Step::Crash(holder) => {
                 let local = self.local(holder, world);
                 let holder = &mut world.holders[holder];
-                holder.kept = KeptLease::new(local);
+                holder.kept = KeptLease::new(&self.lease, local);
                 holder.start += 1;
                 true
             }
@@ -244,8 +244,10 @@ impl Game {
         if kept.refusal(1, 0, local).is_some() {
             return false;
         }
-        kept.used(1, local);
-        let ask = (!kept.is_busy()).then(|| kept.ask(&self.lease, local));
+        let ask = match kept.is_busy() {
+            true => None,
+            false => kept.ask(&self.lease, 1, local),
+        };
         self.call(world, at, true, ask)
     }
 
@@ -312,6 +314,9 @@ impl Game {
         if let Some((grant, rest)) = &granted {
             let kept = &mut holder.kept;
             kept.granted(&self.lease, call.asked_at, grant, rest, local);
+        }
+        if verdict.is_some_and(|verdict| verdict.passes()) {
+            holder.kept.used(1, local);
         }
         if let Some(verdict) = verdict
             && !verdict.passes()

@@ -36,6 +36,12 @@ impl Server {
         self.clock.at(now)
     }
 
+    /// Loses all that it knows.
+    pub(super) fn lose_data(&mut self) {
+        self.cells.fill(None);
+        self.outstanding.clear();
+    }
+
     /// Decides all checks of a request: charges all or none.
     pub(super) fn decide(
         &mut self,

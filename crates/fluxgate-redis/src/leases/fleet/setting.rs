@@ -23,6 +23,8 @@ pub struct Setting {
     pub churn: Churn,
     /// How much faster or slower than virtual time a clock runs at most, in millionths.
     pub drift: u32,
+    /// The mean time between two losses of all that the server knows; 0 for none.
+    pub data_loss: u64,
     /// What the server does wrong.
     pub fault: Fault,
 }
