@@ -7,9 +7,16 @@ use crate::percent::Percent;
 use crate::time::Micros;
 
 /// The shortest lease.
-pub(crate) const MIN_LEASE: Micros = Micros::new(10_000);
+pub(crate) const MIN_LEASE: Micros = Micros::new(100_000);
 /// The longest lease.
 pub(crate) const MAX_LEASE: Micros = Micros::new(60_000_000);
+
+/// The smallest share of a band.
+const MIN_SHARE: Percent = Percent::new(1);
+/// The largest share. If a store loses its state, it forgets the units that are out and grants
+/// as many again. With at most half of the capacity out, that admits no more than the shared
+/// part that is full again (`algorithm/grant.rs` has the argument).
+const MAX_SHARE: Percent = Percent::new(50);
 
 /// The fewest units that are worth a lease. With a single one, each request would still
 /// call the store.
@@ -40,8 +47,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Creates a lease of at most `share` of each band, for `span`. The share must be more
-    /// than 0% and less than 100%, the span a whole number of milliseconds from 10ms to 1m.
+    /// Creates a lease of at most `share` of each band, for `span`. The share must be
+    /// from 1% to 50%, the span a whole number of milliseconds from 100ms to 1m.
     pub const fn new(share: Percent, span: Duration) -> Self {
         Self { share, span }
     }
@@ -57,16 +64,15 @@ impl Lease {
     }
 }
 
-/// Returns whether a share leaves units on both sides: to lease, and to the store.
+/// Returns whether so much of a band can be on lease.
 pub(crate) fn is_share(share: Percent) -> bool {
-    Percent::new(0) < share && share < Percent::ALL
+    (MIN_SHARE..=MAX_SHARE).contains(&share)
 }
 
 /// The message about a share that is not one.
 pub(crate) fn expected_share(given: &str) -> String {
     format!(
-        "`share` must be more than 0% and less than 100% with up to two decimals, such as 20% \
-         or 12.5%, not {given}"
+        "`share` must be from 1% to 50% with up to two decimals, such as 20% or 12.5%, not {given}"
     )
 }
 
@@ -79,7 +85,7 @@ pub(crate) fn is_span(span: Duration) -> bool {
 /// The message about a span that a lease cannot last.
 pub(crate) fn expected_span(given: &str) -> String {
     format!(
-        "`for` must be a whole number of milliseconds from 10ms to 1m, such as 500ms or 1s, \
+        "`for` must be a whole number of milliseconds from 100ms to 1m, such as 500ms or 1s, \
          not {given}"
     )
 }

@@ -9,8 +9,8 @@
 //!
 //! # The limit holds
 //!
-//! The holder counts the life of a grant by its own monotonic clock, from before it asked,
-//! and stops early ([`Grant::usable_for`]); the store counts it from when it granted, and
+//! The holder counts the life of a grant by a clock of its own, from before it asked. That
+//! clock never goes back and does not stop while the machine sleeps. The holder stops early ([`Grant::usable_for`]); the store counts it from when it granted, and
 //! rounds up. So whatever a holder can still spend is out, and units that are out were
 //! charged, spent at most once, and given back at most once.
 //!
@@ -29,11 +29,35 @@
 //! A holder that dies, or whose ask or answer is lost, keeps what it holds out until
 //! the grant ends. That only takes units from others: a charge was made for them.
 //!
+//! # If the store loses its state
+//!
+//! Then a bucket is full again and nothing is known to be out, while at most L units that were
+//! charged before, the old ones, can still be spent or given back. The bound above holds for
+//! all that is charged after the loss, but for reports about old units: one may match a new
+//! grant that ends at the same instant, give back its units to the new state, and make the
+//! store forget as many new units that are out.
+//!
+//! Let an interval include the loss, and let r old units be given back after it. Before the
+//! loss, at most (C − L) + R·t'/P is charged, and of the units that were out at its begin and
+//! of those charged, r are not admitted. After it, at most (C − L) + R·t"/P + r is charged. So
+//! at most 2C − L + R·t/P is admitted: C − L more.
+//!
+//! Let an interval begin after the loss. New units that are out are at most L, and those that
+//! the store has forgotten. Each of these stands for an old unit that was reported, so with the
+//! old ones that are still out, at most 2L units are out when the interval begins. So at most
+//! C + L + R·t/P is admitted: L more.
+//!
+//! Since L is at most half of C, each loss admits at most C − L more, less than the quota C. A
+//! window that is lost is counted from nothing: what was counted before may be spent, and C is
+//! counted again.
+//!
 //! # What it costs
 //!
-//! Leased units that are not spent are unavailable to others until they return or end. One
-//! grant is at most half of the units that may still be leased and half of what is left, so
-//! one holder does not take all of it.
+//! Leased units that are not spent are unavailable to others until they return or end; in a
+//! window, those of a holder that dies are gone until the window ends. So a holder wants no more
+//! than what it used within the length of a lease, twice over (`KeptLease` of the Redis
+//! store). One grant is at most half of the units that may still be leased and half of what is
+//! left, so one holder does not take all of it.
 
 use smallvec::SmallVec;
 

@@ -246,24 +246,24 @@ fn faults_have_the_messages_of_a_rule_file() {
         "a global rule has no identities that `rollout` could choose from",
     );
     let lease = |share, millis| Lease::new(Percent::new(share), Duration::from_millis(millis));
-    for share in [0, 100] {
+    for share in [0, 51] {
         same_fault(
             rule().lease(lease(share, 1_000)),
             ".lease.share",
             &with(&format!("lease: {{ share: {share}%, for: 1s }}")),
             &format!(
-                "`share` must be more than 0% and less than 100% with up to two decimals, such as \
-                 20% or 12.5%, not {share}%"
+                "`share` must be from 1% to 50% with up to two decimals, such as 20% or 12.5%, \
+                 not {share}%"
             ),
         );
     }
-    for (millis, text) in [(9, "9ms"), (61_000, "61s")] {
+    for (millis, text) in [(99, "99ms"), (61_000, "61s")] {
         same_fault(
             rule().lease(lease(20, millis)),
             ".lease.for",
             &with(&format!("lease: {{ share: 20%, for: {text} }}")),
             &format!(
-                "`for` must be a whole number of milliseconds from 10ms to 1m, such as 500ms or \
+                "`for` must be a whole number of milliseconds from 100ms to 1m, such as 500ms or \
                  1s, not {text}"
             ),
         );
@@ -321,7 +321,7 @@ fn faults_that_yaml_cannot_have_are_reported_too() {
                 .per_ip()
                 .band(second)
                 .wait_up_to(Duration::from_micros(1))
-                .lease(Lease::new(Percent::new(1), Duration::from_micros(10_500)))
+                .lease(Lease::new(Percent::new(1), Duration::from_micros(100_500)))
                 .attribute("a", "1")
                 .attribute("a", "2"),
         )
@@ -338,7 +338,7 @@ fn faults_that_yaml_cannot_have_are_reported_too() {
             ".rules[0].id: `Bad` is not a rule id; allowed is [a-z0-9][a-z0-9_-]* up to 200 characters",
             ".rules[0].bands[1]: all bands of a rule must use the same algorithm",
             ".rules[1].max_wait: `max_wait` must be a whole number of milliseconds from 1ms to 366d",
-            ".rules[1].lease.for: `for` must be a whole number of milliseconds from 10ms to 1m, such as 500ms or 1s, not 10.5ms",
+            ".rules[1].lease.for: `for` must be a whole number of milliseconds from 100ms to 1m, such as 500ms or 1s, not 100.5ms",
             ".rules[1].attributes: `a` appears twice in `attributes`",
             ".rules[2].id: rule set `` already has a rule `r`",
         ]
@@ -397,7 +397,7 @@ fn rules() -> impl Strategy<Value = Rule> {
         any::<bool>(),
         any::<i32>(),
         proptest::option::of(1..=31_622_400_000_u64),
-        proptest::option::of((1..=9_999_u64, 10..=60_000_u64)),
+        proptest::option::of((100..=5_000_u64, 100..=60_000_u64)),
     );
     let differ = |parts: &Vec<KeyPart>| {
         let mut names: Vec<_> = { parts.iter() }

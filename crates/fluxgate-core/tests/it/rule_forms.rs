@@ -153,17 +153,17 @@ fn a_lease_has_a_share_and_a_span() {
         );
     };
     for share in [
-        "0%", "0.00%", "100%", "20", "12.345%", "-1%", "most", "[20%]",
+        "0%", "0.99%", "50.01%", "99%", "100%", "20", "12.345%", "-1%", "most", "[20%]",
     ] {
         lease(
             &format!("{{ share: §{share}, for: 1s }}"),
-            "`share` must be more than 0% and less than 100%",
+            "`share` must be from 1% to 50% with up to two decimals, such as 20%",
         );
     }
-    for span in ["9ms", "0s", "61s", "2m", "1", "1.5s", "long", "{ s: 1 }"] {
+    for span in ["99ms", "0s", "61s", "2m", "1", "1.5s", "long", "{ s: 1 }"] {
         lease(
             &format!("{{ share: 20%, for: §{span} }}"),
-            "`for` must be a whole number of milliseconds from 10ms to 1m",
+            "`for` must be a whole number of milliseconds from 100ms to 1m",
         );
     }
     lease("{ share: 20%, for: §2m }", "such as 500ms or 1s, not 2m");

@@ -56,8 +56,8 @@ fn band() -> impl Strategy<Value = Band> {
         format!("algorithm: fixed_window, bands: [ {{ capacity: {capacity}, calendar: day }} ]")
     });
     let limit = prop_oneof![3 => bucket, 2 => window, 1 => calendar];
-    let share = prop_oneof![Just("10%"), Just("50%"), Just("99%")];
-    (limit, share, prop_oneof![Just("10ms"), Just("1s"), Just("37ms")]).prop_filter_map(
+    let share = prop_oneof![Just("10%"), Just("50%"), Just("1%")];
+    (limit, share, prop_oneof![Just("100ms"), Just("1s"), Just("101ms")]).prop_filter_map(
         "the band is leased",
         |(limit, share, span)| {
             let rules = rules(&format!(
