@@ -9,6 +9,7 @@
 pub mod fleet;
 mod hot_keys;
 mod kept_lease;
+mod lease_clock;
 mod lease_counts;
 mod lease_shard;
 mod lease_table;
@@ -21,10 +22,10 @@ use fluxgate_core::StoreError;
 use fluxgate_core::store::{Checks, Verdict, Verdicts};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::codec::{Answer, Request};
 use crate::keys::KeyNaming;
+use lease_clock::LeaseClock;
 pub use lease_counts::LeaseCounts;
 use lease_table::LeaseTable;
 pub(crate) use lease_table::{LeaseKey, Owner, PendingAsk, can_cover};
@@ -33,7 +34,7 @@ pub(crate) use lease_table::{LeaseKey, Owner, PendingAsk, can_cover};
 #[derive(Debug)]
 pub(crate) struct Leases {
     pub(crate) table: LeaseTable,
-    began: Instant,
+    clock: LeaseClock,
     /// Wakes the keeper.
     pub(crate) wake: Arc<Notify>,
     pub(crate) has_keeper: AtomicBool,
@@ -45,7 +46,7 @@ impl Default for Leases {
     fn default() -> Self {
         Self {
             table: LeaseTable::default(),
-            began: Instant::now(),
+            clock: LeaseClock::start(),
             wake: Arc::default(),
             has_keeper: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
@@ -74,7 +75,8 @@ impl Leases {
         request: &mut Request,
         naming: &KeyNaming,
     ) -> Option<SentAsks<'l>> {
-        if !can_cover(checks) || self.is_closing.load(Ordering::Acquire) {
+        let is_closing = self.is_closing.load(Ordering::Acquire);
+        if is_closing || !self.clock.is_available() || !can_cover(checks) {
             return None;
         }
         let shortest = self.table.shortest();
@@ -116,7 +118,7 @@ impl Leases {
 
     /// Returns the time that the table counts in.
     pub(crate) fn now(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
+        self.clock.now()
     }
 }
 

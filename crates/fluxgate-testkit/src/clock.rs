@@ -1,4 +1,4 @@
-//! A shifted wall clock for a server.
+//! A shifted wall clock for a server, and a monotonic clock that stops.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -56,12 +56,17 @@ impl ShiftedClock {
         let offset = File::create(dir.file(OFFSET)).expect("create the file of the clock's offset");
         let clock = Self { offset };
         clock.set(skew);
+        clock.write(0, 1);
         clock
     }
 
     pub(crate) fn set(&self, skew: Skew) {
+        self.write(skew.nanos(), 0);
+    }
+
+    fn write(&self, number: i64, place: u64) {
         self.offset
-            .write_all_at(&skew.nanos().to_ne_bytes(), 0)
+            .write_all_at(&number.to_ne_bytes(), 8 * place)
             .expect("write the clock's offset");
     }
 
@@ -69,5 +74,34 @@ impl ShiftedClock {
     pub(crate) fn apply(dir: &Dir, command: &mut Command) {
         command.env("LD_PRELOAD", dir.file(LIBRARY));
         command.env("FLUXGATE_CLOCK_OFFSET_FILE", dir.file(OFFSET));
+    }
+}
+
+/// The clocks of a machine that falls asleep: the wall clock goes on, the monotonic clock stops.
+///
+/// A process reads the clock that goes on, `CLOCK_BOOTTIME`, as it is.
+#[derive(Debug)]
+pub struct SleepyClock {
+    dir: Dir,
+    clock: ShiftedClock,
+}
+
+impl SleepyClock {
+    /// Creates clocks that run.
+    #[expect(clippy::new_without_default, reason = "it compiles a library")]
+    pub fn new() -> Self {
+        let dir = Dir::new();
+        let clock = ShiftedClock::new(&dir, Skew::NONE);
+        Self { dir, clock }
+    }
+
+    /// Makes `command` use these clocks. It must not be linked statically.
+    pub fn apply(&self, command: &mut Command) {
+        ShiftedClock::apply(&self.dir, command);
+    }
+
+    /// Stops the monotonic clock for good.
+    pub fn stop(&self) {
+        self.clock.write(1, 1);
     }
 }

@@ -45,7 +45,7 @@ mod wait;
 mod wire;
 
 pub use cli::Cli;
-pub use clock::Skew;
+pub use clock::{Skew, SleepyClock};
 pub use cluster::{RedisCluster, SlotMove};
 pub use http::{Answer, Http};
 pub use model_server::ModelServer;

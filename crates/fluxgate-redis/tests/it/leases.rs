@@ -5,6 +5,7 @@ mod fleet;
 mod holder;
 mod script;
 mod shared;
+mod sleep;
 
 use fluxgate_core::RuleSets;
 use fluxgate_testkit::RedisServer;
