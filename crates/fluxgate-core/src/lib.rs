@@ -69,6 +69,7 @@ mod algorithm;
 mod background;
 mod band;
 mod calendar;
+mod civil_time;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -158,6 +159,9 @@ pub mod internals {
     pub use crate::ad_hoc::{AdHocDecision, AdHocKey};
     pub mod algorithm {
         pub use crate::algorithm::*;
+    }
+    pub mod civil_time {
+        pub use crate::civil_time::*;
     }
     #[cfg(feature = "tokio")]
     pub use crate::background::poll_once_or_spawn;

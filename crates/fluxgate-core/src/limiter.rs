@@ -336,7 +336,7 @@ impl<S: Store> Limiter<S> {
             return vec![decision; contexts.len()];
         };
         let mut plan = Plan::new(Mode::Take);
-        let ends = plan.fill_all(set, contexts);
+        let ends = plan.fill_all(set, contexts, &|| self.0.store.time());
         let checks = plan.checks(set);
         let verdicts = self.verdicts(&checks).await;
         let mut decisions = self.conclude_all(set, (&plan, &ends), &checks, verdicts);
@@ -377,7 +377,8 @@ impl<S: Store> Limiter<S> {
         require_limit(&set, &set.rules()[index])?;
         let mut decision = {
             let mut plan = Plan::new(Mode::Take);
-            plan.fill_named(&set, index, identity, cost)?;
+            let now = || self.0.store.time();
+            plan.fill_named(&set, index, identity, cost, &now)?;
             let checks = plan.checks(&set);
             let verdicts = self.verdicts(&checks).await;
             self.conclude(&set, &plan, &checks, verdicts)
@@ -485,7 +486,7 @@ impl<S: LocalStore> Limiter<S> {
         };
         let started = self.start_timing();
         let mut plan = Plan::new(mode);
-        plan.fill(&set, context);
+        plan.fill(&set, context, &|| self.0.store.time());
         let verdicts = self.0.store.decide_now(&plan.checks(&set));
         let mut decision = Decision::combine(&plan, &verdicts);
         decision.set_rule_set(set);

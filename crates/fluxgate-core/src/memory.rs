@@ -367,6 +367,10 @@ impl<C: Clock> LocalStore for MemoryStore<C> {
 }
 
 impl<C: Clock> Store for MemoryStore<C> {
+    fn time(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     fn answers_at_once(&self) -> bool {
         true
     }

@@ -13,7 +13,7 @@ use crate::matcher::Matches;
 use crate::request_path::RequestPath;
 use crate::rules::{ActiveRule, RuleAction, RuleMode, RuleSet};
 use crate::store::{Checks, Group, HoldRequest};
-use crate::time::Micros;
+use crate::time::{Micros, Timestamp};
 
 /// A rule that applies to a request.
 #[derive(Clone, Debug)]
@@ -47,6 +47,10 @@ pub(crate) enum Action {
     Deny(u32),
     Allow(u32),
 }
+
+/// Returns the time of the store, by which overrides end. It is only called for identities whose
+/// override ends: most plans need no time.
+pub(crate) type StoreTime<'t> = &'t dyn Fn() -> Timestamp;
 
 /// The index in [`Plan::applied`] at which each of several requests ends.
 pub(crate) type Ends = SmallVec<[usize; 4]>;
@@ -91,18 +95,18 @@ impl Plan {
     }
 
     /// Adds the rules of `set` that apply to a request.
-    pub(crate) fn fill(&mut self, set: &RuleSet, context: &RequestContext<'_>) {
+    pub(crate) fn fill(&mut self, set: &RuleSet, context: &RequestContext<'_>, now: StoreTime<'_>) {
         let mut matches = Matches::new();
         set.matcher(context).find(context, &mut matches);
         if let Some(action) = action_of(set, context, &matches) {
             self.actions.push(Some(action));
             return;
         }
-        let has_shadow = self.add_enforced(set, context, &matches);
+        let has_shadow = self.add_enforced(set, context, &matches, now);
         if self.lacks_key {
             self.only_peek();
         } else if has_shadow {
-            self.add_shadow(set, context, &matches);
+            self.add_shadow(set, context, &matches, now);
         }
         self.assign_hold(context.holds, context.hold_for);
         self.tells_levels = context.holds;
@@ -115,6 +119,7 @@ impl Plan {
         &mut self,
         set: &RuleSet,
         contexts: &[RequestContext<'_>],
+        now: StoreTime<'_>,
     ) -> (Ends, Ends) {
         let (mut enforced, mut shadow) = (Ends::new(), Ends::new());
         let mut all = Vec::with_capacity(contexts.len());
@@ -133,7 +138,7 @@ impl Plan {
         }
         for (index, (context, matches, has_shadow)) in all.iter_mut().enumerate() {
             if self.actions[index].is_none() {
-                *has_shadow = self.add_enforced(set, context, matches);
+                *has_shadow = self.add_enforced(set, context, matches, now);
             }
             enforced.push(self.applied.len());
         }
@@ -143,7 +148,7 @@ impl Plan {
         }
         for (context, matches, has_shadow) in &all {
             if *has_shadow {
-                self.add_shadow(set, context, matches);
+                self.add_shadow(set, context, matches, now);
             }
             shadow.push(self.applied.len());
         }
@@ -160,6 +165,7 @@ impl Plan {
         index: usize,
         identity: &[&str],
         cost: Option<u64>,
+        now: StoreTime<'_>,
     ) -> Result<(), IdentityError> {
         let rule = &set.rules()[index];
         let start = self.bytes.len();
@@ -168,7 +174,7 @@ impl Plan {
         key::encode_values(rule.key(), identity, set.ipv6_prefix(), &mut self.bytes)?;
         self.applied.push(AppliedRule {
             rule: index as u32,
-            bands: rule.bands_for(&self.bytes[identity_start..]),
+            bands: rule.bands_for(&self.bytes[identity_start..], now),
             cost: cost.unwrap_or_else(|| rule.cost().cost_of(&RequestContext::default())),
             group: match rule.mode_for(&self.bytes[identity_start..]) {
                 RuleMode::Enforce => Group::ENFORCED,
@@ -284,6 +290,7 @@ impl Plan {
         set: &RuleSet,
         context: &RequestContext<'_>,
         matches: &Matches,
+        now: StoreTime<'_>,
     ) -> bool {
         let mut has_shadow = false;
         let mut groups = RuleGroups::new();
@@ -292,7 +299,10 @@ impl Plan {
             match rule.mode() {
                 // It does not match the path, or it would have decided.
                 RuleMode::Enforce if rule.action().decides() => {}
-                RuleMode::Enforce => self.add(set, index, context, Group::ENFORCED, &mut groups),
+                RuleMode::Enforce => {
+                    let group = (Group::ENFORCED, &mut groups);
+                    self.add(set, index, context, group, now);
+                }
                 RuleMode::Shadow => has_shadow = true,
             }
             has_shadow |= rule.rollout().is_some();
@@ -300,7 +310,13 @@ impl Plan {
         has_shadow
     }
 
-    fn add_shadow(&mut self, set: &RuleSet, context: &RequestContext<'_>, matches: &Matches) {
+    fn add_shadow(
+        &mut self,
+        set: &RuleSet,
+        context: &RequestContext<'_>,
+        matches: &Matches,
+        now: StoreTime<'_>,
+    ) {
         let mut groups = RuleGroups::new();
         for &index in matches.iter() {
             let rule = &set.rules()[index as usize];
@@ -309,7 +325,7 @@ impl Plan {
             }
             if rule.mode() == RuleMode::Shadow || rule.rollout().is_some() {
                 let group = Group::shadow(self.applied.len());
-                self.add(set, index, context, group, &mut groups);
+                self.add(set, index, context, (group, &mut groups), now);
             }
         }
     }
@@ -321,8 +337,8 @@ impl Plan {
         set: &RuleSet,
         index: u32,
         context: &RequestContext<'_>,
-        group: Group,
-        groups: &mut RuleGroups,
+        (group, groups): (Group, &mut RuleGroups),
+        now: StoreTime<'_>,
     ) {
         let rule = &set.rules()[index as usize];
         if rule.group().is_some_and(|own| groups.contains(&own)) {
@@ -356,7 +372,7 @@ impl Plan {
                 self.lacks_key |= is_enforced;
                 0..0
             }
-            _ => rule.bands_for(&bytes[identity_start..]),
+            _ => rule.bands_for(&bytes[identity_start..], now),
         };
         groups.extend(rule.group());
         self.takes_slots |= rule.takes_slots();

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::band::Band;
 use crate::hold::DEFAULT_HOLD;
 use crate::limit::Limit;
+use crate::time::Timestamp;
 
 pub use crate::algorithm::{Charged, Mode, ParseChargedError, Verdict};
 pub use crate::hold::{HoldId, Settled, Settlement};
@@ -170,6 +171,12 @@ pub trait Store: Send + Sync {
         &self,
         checks: &Checks<'_>,
     ) -> impl Future<Output = Result<Verdicts, StoreError>> + Send;
+
+    /// Returns the time by which overrides end: that of [`Store::decide`], as far as it is known
+    /// without asking.
+    fn time(&self) -> Timestamp {
+        Timestamp::of_system_clock()
+    }
 
     /// Returns whether every future of the store is ready at its first poll, so that no
     /// runtime is needed.

@@ -176,6 +176,12 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
 }
 
 impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
+    fn time(&self) -> Timestamp {
+        self.clock
+            .as_ref()
+            .map_or_else(|| SystemClock::default().now(), Clock::now)
+    }
+
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         self.one(&Request::decide(checks, &self.naming, None))?
             .verdicts(checks)

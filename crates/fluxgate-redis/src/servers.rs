@@ -192,6 +192,14 @@ impl Servers {
         }
     }
 
+    /// Returns the servers' time, as far as it is known: the time of this machine's clock, and
+    /// how far the servers' was ahead when that last mattered.
+    pub(crate) fn estimated_time(&self) -> Timestamp {
+        let now = self.time.set_time().unwrap_or_else(|| self.clock.now());
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        Timestamp::saturating_from_micros(now.micros().saturating_add_signed(ahead))
+    }
+
     /// Sends a request with the calendar windows of the servers' time. If that has come to
     /// be another window, the script does nothing but return the time.
     async fn send_dated(
@@ -201,9 +209,7 @@ impl Servers {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let now = || self.time.set_time().unwrap_or_else(|| self.clock.now());
-        let ahead = self.ahead.load(Ordering::Relaxed);
-        let estimate = now().micros().saturating_add_signed(ahead);
-        request.set_time(Timestamp::saturating_from_micros(estimate));
+        request.set_time(self.estimated_time());
         for _ in 0..MOST_DATES {
             let answer = self.send_once(request.clone(), slot, deadline).await?;
             if !answer.is_misdated() {

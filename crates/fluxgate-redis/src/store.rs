@@ -7,7 +7,7 @@ use fluxgate_core::store::{
     Charged, Checks, Group, HoldId, Micros, Mode, Settled, Settlement, Subject, Verdict, Verdicts,
     WaitPermit,
 };
-use fluxgate_core::{Band, Store, StoreError};
+use fluxgate_core::{Band, Store, StoreError, Timestamp};
 use tokio::time::Instant;
 
 use crate::across_slots::{self, RecentDenials};
@@ -108,6 +108,10 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
+    fn time(&self) -> Timestamp {
+        self.servers().estimated_time()
+    }
+
     /// Decides by units on lease, and answers denials that the near cache knows.
     fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
         let decider = &self.0.decider;

@@ -10,6 +10,7 @@ use crate::hold::HoldId;
 use crate::key::{self, Identity, Subject, SubjectBytes};
 use crate::plan::Plan;
 use crate::rules::ActiveRuleSet;
+use crate::time::Timestamp;
 
 /// The units that a request was charged by each rule.
 #[derive(Clone, Debug)]
@@ -45,7 +46,8 @@ impl Charge {
         reservation: &str,
     ) -> Option<Self> {
         let mut plan = Plan::new(Mode::Take);
-        plan.fill(set, context);
+        // As far as this process knows. Bands of another number are not cancelled.
+        plan.fill(set, context, &Timestamp::of_system_clock);
         let mut charge = Self::new(set.clone(), outcome);
         for part in reservation.split(',') {
             let (id, marks) = part.split_once('=')?;

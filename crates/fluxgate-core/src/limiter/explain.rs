@@ -103,7 +103,7 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Explanation, LimiterError> {
         let set = self.known_set(rule_set)?;
         let mut plan = Plan::new(Mode::Preview);
-        plan.fill(&set, context);
+        plan.fill(&set, context, &|| self.0.store.time());
         let before = self.verdicts(&plan.peeks(&set)).await?;
         let after = self.verdicts(&plan.checks(&set)).await?;
         let on_lease = self.on_lease_by_plan(&set, &plan).await?;

@@ -84,7 +84,7 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Decision, PendingDecision> {
         let started = self.start_timing().filter(|_| mode.takes());
         let mut plan = Plan::new(mode);
-        plan.fill(&set, context);
+        plan.fill(&set, context, &|| self.0.store.time());
         let mut verdicts = Verdicts::new();
         let is_decided = {
             let checks = plan.checks(&set);

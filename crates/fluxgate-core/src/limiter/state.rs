@@ -31,7 +31,7 @@ impl<S: Store> Limiter<S> {
         units: u64,
     ) -> Result<u64, LimiterError> {
         let set = self.known_set(rule_set)?;
-        let target = Target::find(&set, rule, identity)?;
+        let target = self.target(&set, rule, identity)?;
         let refunded = self.0.store.refund(target.subject(), target.bands, units);
         let verdicts = refunded.await?;
         let remaining = verdicts.iter().map(|verdict| verdict.remaining).min();
@@ -47,7 +47,7 @@ impl<S: Store> Limiter<S> {
         identity: &[&str],
     ) -> Result<u64, LimiterError> {
         let set = self.known_set(rule_set)?;
-        let target = Target::find(&set, rule, identity)?;
+        let target = self.target(&set, rule, identity)?;
         Ok(self.0.store.reset(target.subject(), target.bands).await?)
     }
 
@@ -92,7 +92,7 @@ impl<S: Store> Limiter<S> {
         identity: &[&str],
     ) -> Result<Vec<BandState>, LimiterError> {
         let set = self.known_set(rule_set)?;
-        let target = Target::find(&set, rule, identity)?;
+        let target = self.target(&set, rule, identity)?;
         let mut checks = Checks::new(Mode::Peek);
         checks.push(target.subject(), target.bands, 0, Group::ENFORCED);
         let verdicts = self.0.store.decide(&checks).await?;
@@ -100,6 +100,23 @@ impl<S: Store> Limiter<S> {
         let states = target.bands.iter().zip(&verdicts).zip(on_lease);
         let states = states.map(|((band, verdict), units)| BandState::new(band, verdict, units));
         Ok(states.collect())
+    }
+
+    /// Returns an identity of a rule, with the bands that it has now.
+    fn target<'s>(
+        &self,
+        set: &'s ActiveRuleSet,
+        rule: &str,
+        identity: &[&str],
+    ) -> Result<Target<'s>, LimiterError> {
+        let rule = find_rule(set, rule)?;
+        let now = || self.0.store.time();
+        let (subject, bands) = rule.subject_of(identity, set.ipv6_prefix(), now)?;
+        Ok(Target {
+            rule,
+            subject,
+            bands,
+        })
     }
 
     /// Returns the units of each band that are out on lease. Asks the store only if a band
@@ -123,17 +140,7 @@ struct Target<'s> {
     bands: &'s [Band],
 }
 
-impl<'s> Target<'s> {
-    fn find(set: &'s ActiveRuleSet, rule: &str, identity: &[&str]) -> Result<Self, LimiterError> {
-        let rule = find_rule(set, rule)?;
-        let (subject, bands) = rule.subject_of(identity, set.ipv6_prefix())?;
-        Ok(Self {
-            rule,
-            subject,
-            bands,
-        })
-    }
-
+impl Target<'_> {
     fn subject(&self) -> Subject<'_> {
         Subject {
             rule: self.rule.number(),

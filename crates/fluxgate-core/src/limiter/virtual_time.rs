@@ -48,7 +48,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
             return self.decide_missing(&rules);
         };
         let mut plan = Plan::new(Mode::Take);
-        plan.fill(set, context);
+        plan.fill(set, context, &|| now);
         let verdicts = self.0.store.decide_at(&plan.checks(set), now);
         let mut decision = Decision::combine(&plan, &verdicts);
         decision.set_rule_set(ActiveRuleSet::of(set));

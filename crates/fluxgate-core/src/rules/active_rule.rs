@@ -14,10 +14,18 @@ use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject
 use crate::lease::{BandLease, Lease};
 use crate::limit::{Algorithm, Limit};
 use crate::matcher::{Conditions, Field};
-use crate::time::Micros;
+use crate::time::{Micros, Timestamp};
 
-/// The bands of encoded identities.
-pub(super) type Overrides = HashMap<Box<[u8]>, Range<u32>>;
+/// The overrides of encoded identities.
+pub(super) type Overrides = HashMap<Box<[u8]>, ActiveOverride>;
+
+/// The bands of an identity that has its own.
+#[derive(Clone, Debug)]
+pub(super) struct ActiveOverride {
+    pub(super) bands: Range<u32>,
+    /// From when on it does not apply.
+    pub(super) until: Option<Timestamp>,
+}
 
 /// An enabled rule of a [`RuleSet`](crate::RuleSet), with all its values checked.
 #[derive(Clone, Debug)]
@@ -200,7 +208,7 @@ impl ActiveRule {
     /// decided by leases if all its bands have one.
     pub(super) fn lease_bands(&mut self) {
         let Some(lease) = self.lease else { return };
-        let lists = self.overrides.values().cloned();
+        let lists = self.overrides.values().map(|own| own.bands.clone());
         for list in lists.chain(std::iter::once(0..self.own)) {
             let bands = &mut self.bands[list.start as usize..list.end as usize];
             let leases = bands
@@ -261,12 +269,14 @@ impl ActiveRule {
         }
     }
 
-    /// Returns the bands of an encoded identity.
-    pub(crate) fn bands_for(&self, identity: &[u8]) -> Range<u32> {
+    /// Returns the bands of an encoded identity. Asks for the time only if that matters.
+    pub(crate) fn bands_for(&self, identity: &[u8], now: impl FnOnce() -> Timestamp) -> Range<u32> {
         if self.overrides.is_empty() {
             return 0..self.own;
         }
-        self.overrides.get(identity).cloned().unwrap_or(0..self.own)
+        let own = self.overrides.get(identity);
+        let own = own.filter(|own| own.until.is_none_or(|until| now() < until));
+        own.map_or(0..self.own, |own| own.bands.clone())
     }
 
     pub(crate) fn bands_in(&self, range: &Range<u32>) -> &[Band] {
@@ -282,11 +292,12 @@ impl ActiveRule {
         &self,
         values: &[&str],
         ipv6_prefix: u8,
+        now: impl FnOnce() -> Timestamp,
     ) -> Result<(SubjectBytes, &[Band]), IdentityError> {
         let mut subject = SubjectBytes::new();
         subject.extend_from_slice(&self.subject);
         key::encode_values(&self.key, values, ipv6_prefix, &mut subject)?;
-        let bands = self.bands_for(&subject[self.subject.len()..]);
+        let bands = self.bands_for(&subject[self.subject.len()..], now);
         Ok((subject, self.bands_in(&bands)))
     }
 }

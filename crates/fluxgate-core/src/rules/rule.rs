@@ -9,6 +9,7 @@ use crate::band::Band;
 use crate::key::{KeyPart, OnMissingKey};
 use crate::lease::Lease;
 use crate::matcher::ValueMatch;
+use crate::time::Timestamp;
 
 /// The decision when the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,6 +126,8 @@ pub(super) struct Override {
     /// `None` if the rule file has a fault there, which has been reported.
     pub(super) identity: Option<Vec<Box<str>>>,
     pub(super) bands: Vec<Band>,
+    /// From when on it does not apply.
+    pub(super) until: Option<Timestamp>,
 }
 
 pub(super) const DEFAULT_PRIORITY: i32 = 100;
@@ -458,8 +461,36 @@ impl Rule {
         self.overrides.push(Override {
             identity: Some(identity.into_iter().map(Into::into).collect()),
             bands: own,
+            until: None,
         });
         self
+    }
+
+    /// Sets other bands for one identity like [`Rule::override_for`], until an instant. From
+    /// then on, by the store's clock, the identity has the rule's own bands.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use fluxgate_core::{Quota, Rule};
+    ///
+    /// let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+    /// let rule = Rule::new("per-user")
+    ///     .per_user()
+    ///     .band(Quota::per_second(10))
+    ///     .override_until(["ann"], [Quota::per_second(100)], tomorrow);
+    /// ```
+    pub fn override_until(
+        self,
+        identity: impl IntoIterator<Item = impl Into<Box<str>>>,
+        bands: impl IntoIterator<Item = impl Into<Band>>,
+        until: impl Into<Timestamp>,
+    ) -> Self {
+        let mut rule = self.override_for(identity, bands);
+        if let Some(last) = rule.overrides.last_mut() {
+            last.until = Some(until.into());
+        }
+        rule
     }
 
     /// Deletes the rule's state whenever the rule changes.

@@ -10,6 +10,7 @@ use super::rule::{DEFAULT_PRIORITY, Key, OnError, Pairs, Rule, RuleMode, ValueMa
 use super::set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
 use crate::band::Band;
 use crate::calendar::TimeZone;
+use crate::civil_time::format_rfc3339;
 use crate::hold::DEFAULT_HOLD;
 use crate::key::{KeyPart, OnMissingKey};
 use crate::limit::Algorithm;
@@ -228,13 +229,17 @@ impl WrittenFields {
         if !rule.overrides.is_empty() {
             let overrides = rule.overrides.iter().map(|given| {
                 let values = given.identity.iter().flatten();
-                flow_map(vec![
+                let mut fields = vec![
                     (
                         "identity".into(),
                         flow_list(values.map(|value| scalar(value))),
                     ),
                     ("bands".into(), flow_list(bands(&given.bands))),
-                ])
+                ];
+                if let Some(until) = given.until {
+                    fields.push(("until".into(), scalar(&format_rfc3339(until))));
+                }
+                flow_map(fields)
             });
             fields
                 .0

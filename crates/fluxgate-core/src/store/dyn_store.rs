@@ -10,7 +10,7 @@ use crate::algorithm::Charged;
 use crate::band::Band;
 use crate::hold::{HoldId, Settled, Settlement};
 use crate::key::Subject;
-use crate::time::Micros;
+use crate::time::{Micros, Timestamp};
 
 /// A store whose type is chosen at run time. Clones share it.
 ///
@@ -53,6 +53,7 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Sen
 /// [`Store`] with boxed futures.
 trait ErasedStore: Send + Sync {
     fn decide<'a>(&'a self, checks: &'a Checks<'_>) -> BoxFuture<'a, Verdicts>;
+    fn time(&self) -> Timestamp;
     fn answers_at_once(&self) -> bool;
     fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool;
     fn decide_with_permit<'a>(
@@ -87,6 +88,10 @@ trait ErasedStore: Send + Sync {
 impl<S: Store> ErasedStore for S {
     fn decide<'a>(&'a self, checks: &'a Checks<'_>) -> BoxFuture<'a, Verdicts> {
         Box::pin(Store::decide(self, checks))
+    }
+
+    fn time(&self) -> Timestamp {
+        Store::time(self)
     }
 
     fn answers_at_once(&self) -> bool {
@@ -158,6 +163,10 @@ macro_rules! forward {
         $($generics)* {
             async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
                 self.inner().decide(checks).await
+            }
+
+            fn time(&self) -> Timestamp {
+                self.inner().time()
             }
 
             fn answers_at_once(&self) -> bool {

@@ -28,6 +28,7 @@ mod memory_shares;
 mod model;
 mod observers;
 mod on_lease;
+mod override_until;
 mod peers;
 mod rule_builder;
 mod rule_changes;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fluxgate_core::{
     Algorithm, Band, Calendar, CalendarUnit, Cost, KeyPart, Lease, Limit, OnError, OnMissingKey,
-    OnMissingRuleSet, Percent, Quota, Rollout, Rule, RuleSet, RuleSets, Tokens, ValueMatch,
+    OnMissingRuleSet, Percent, Quota, Rollout, Rule, RuleSet, RuleSets, Timestamp, Tokens,
+    ValueMatch,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -110,7 +111,12 @@ fn every_field() -> RuleSets {
                     "12.5%".parse().unwrap(),
                     Duration::from_millis(500),
                 ))
-                .override_for(["a"], [Quota::per_second(2_000)]),
+                .override_for(["a"], [Quota::per_second(2_000)])
+                .override_until(
+                    ["b"],
+                    [Quota::per_second(3_000)],
+                    Timestamp::from_micros(1_798_761_600_000_000).unwrap(),
+                ),
         );
     RuleSets::from(set.build().unwrap()).with_on_missing(OnMissingRuleSet::Deny)
 }

@@ -10,7 +10,7 @@ use crate::key::{self, KeyPart, KeyPartError, OnMissingKey, RuleNumber, SubjectB
 use crate::lease::{self, Lease};
 use crate::limit::{Algorithm, LimitError, LimitField, MAX_UNITS, check_span, saturating_micros};
 use crate::rules::action::{RuleAction, misplaced};
-use crate::rules::active_rule::{ActiveRule, Overrides};
+use crate::rules::active_rule::{ActiveOverride, ActiveRule, Overrides};
 use crate::rules::cost::{Cost, Tokens};
 use crate::rules::fault::{FaultCollector, Step};
 use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, is_set_name};
@@ -330,14 +330,17 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
                 .enter([Step::Field("overrides"), Step::Index(index)]);
             let start = bands.len() as u32;
             bands.extend(self.bands("an override needs `bands`", &given.bands, max_wait));
-            let range = start..bands.len() as u32;
+            let own = ActiveOverride {
+                bands: start..bands.len() as u32,
+                until: given.until,
+            };
             let ipv6_prefix = self.ipv6_prefix;
             self.faults.field("identity", |faults| {
                 let identity = given.identity.as_ref().zip(key);
                 let identity = identity
                     .and_then(|(values, key)| identity_of(values, key, ipv6_prefix, faults));
                 if let Some(identity) = identity
-                    && overrides.insert(identity, range).is_some()
+                    && overrides.insert(identity, own).is_some()
                 {
                     faults.add("there is an override for this identity already");
                 }

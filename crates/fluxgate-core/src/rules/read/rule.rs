@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::civil_time::parse_rfc3339;
 use crate::hold::DEFAULT_HOLD;
 use crate::key::OnMissingKey;
 use crate::lease::{self, Lease};
@@ -11,6 +12,7 @@ use crate::rules::action::{RuleAction, misplaced};
 use crate::rules::rollout::Rollout;
 use crate::rules::rule::{DEFAULT_PRIORITY, Override, Rule, RuleMode};
 use crate::rules::values;
+use crate::time::Timestamp;
 use crate::yaml::{Faults, Node, Position};
 
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(5);
@@ -249,7 +251,8 @@ impl RuleReader<'_> {
     }
 
     fn override_of(&mut self, node: &Node, style: &BandStyle) -> Override {
-        let [identity, bands] = node.fields("an override", ["identity", "bands"], self.faults);
+        let names = ["identity", "bands", "until"];
+        let [identity, bands, until] = node.fields("an override", names, self.faults);
         if identity.is_none() && node.is_map() {
             self.faults
                 .add(node.position, "an override needs an `identity`");
@@ -257,7 +260,24 @@ impl RuleReader<'_> {
         Override {
             identity: identity.and_then(|node| self.identity(node)),
             bands: bands.map_or(Vec::new(), |node| self.bands(node, style)),
+            until: until.and_then(|node| self.instant(node)),
         }
+    }
+
+    /// Reads when an override ends.
+    fn instant(&mut self, node: &Node) -> Option<Timestamp> {
+        let text = node.text("`until`", self.faults)?;
+        let instant = parse_rfc3339(text);
+        if instant.is_none() {
+            self.faults.add(
+                node.position,
+                format!(
+                    "`until` must be a time from 1970 on as RFC 3339 writes it, such as \
+                     2027-01-01T00:00:00Z, not {text}"
+                ),
+            );
+        }
+        instant
     }
 
     fn rollout(&mut self, node: &Node) -> Option<Rollout> {

@@ -2,9 +2,9 @@
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use fluxgate_core::{Limiter, RuleSets};
+use fluxgate_core::{Algorithm, Lease, Limiter, Percent, Quota, Rule, RuleSet, RuleSets};
 use fluxgate_redis::RedisStore;
 use fluxgate_testkit::{FaultProxy, RedisServer, ReplyFault};
 use tokio::time::{Instant, sleep};
@@ -439,4 +439,32 @@ async fn a_rule_that_is_added_applies_to_keys_on_lease_at_once() {
         .path("/none");
     assert!(!limiter.check("api", &ann.build()).await.allowed());
     assert_eq!(take(&limiter, 1).await, 1);
+}
+
+/// Units that were granted for the bands of an override are not spent after its end.
+#[tokio::test]
+async fn an_override_that_ends_takes_its_units_on_lease_with_it() {
+    let server = RedisServer::start();
+    let until = SystemTime::now() + Duration::from_millis(500);
+    let window = |capacity| Quota::per_day(capacity).algorithm(Algorithm::FixedWindow);
+    let rule = Rule::new("r").per_user().band(window(5));
+    let rule = rule.override_until(["ann"], [window(1000)], until);
+    let rule = rule.lease(Lease::new(Percent::new(50), Duration::from_secs(60)));
+    let rules = RuleSet::builder("api").rule(rule).build().unwrap();
+    let limiter = instance(&server, &rules.into());
+    take_until_leased(&limiter).await;
+    let mut admitted = take(&limiter, 10).await;
+    loop {
+        let decision = limiter.check("api", &user("ann")).await;
+        match decision.limit() {
+            Some(1000) => admitted += usize::from(decision.allowed()),
+            limit => {
+                assert_eq!(limit, Some(5));
+                assert!(!decision.allowed());
+                break;
+            }
+        }
+    }
+    assert!(admitted > 10);
+    assert_eq!(take(&limiter, 50).await, 0);
 }

@@ -1,0 +1,269 @@
+//! Instants as rules and logs write them.
+
+use crate::time::Timestamp;
+
+/// Units of time, in microseconds.
+const SECOND: u64 = 1_000_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// A date, a time of day and an offset from UTC.
+struct CivilTime {
+    year: i64,
+    month: i64,
+    day: i64,
+    /// Hour, minute and second.
+    time_of_day: [i64; 3],
+    micros: i64,
+    offset_minutes: i64,
+}
+
+impl CivilTime {
+    fn timestamp(&self) -> Option<Timestamp> {
+        if !(1..=12).contains(&self.month) {
+            return None;
+        }
+        let this_month = first_of_month(self.year, self.month);
+        let next_month = first_of_month(self.year, self.month + 1);
+        let days = this_month + self.day - 1;
+        let [hour, minute, second] = self.time_of_day;
+        let is_valid = (this_month..next_month).contains(&days) && hour < 24 && minute < 60;
+        if !is_valid || second > 60 {
+            return None;
+        }
+        let minutes = days * 1440 + hour * 60 + minute - self.offset_minutes;
+        // A leap second comes just before the first minute of a month.
+        let mut months = [this_month, next_month].into_iter();
+        if second == 60 && !months.any(|month| month * 1440 == minutes + 1) {
+            return None;
+        }
+        let micros = (minutes * 60 + second) * 1_000_000 + self.micros;
+        Timestamp::from_micros(u64::try_from(micros).ok()?)
+    }
+}
+
+/// Returns the number of days from 1970 to the first of a month. The month after
+/// December may be 13.
+fn first_of_month(year: i64, month: i64) -> i64 {
+    // In years that start in March, leap days come last.
+    let (year, month) = match month {
+        1 | 2 => (year - 1, month + 9),
+        _ => (year, month - 3),
+    };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    year * 365 + leap_days + (153 * month + 2) / 5 - 719_468
+}
+
+/// Returns year, month and day of a day counted from 1970.
+pub fn civil(days: u64) -> (u64, u64, u64) {
+    // In years that start in March, leap days come last.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let leaps = day_of_era / 1_460 + day_of_era / 146_096 - day_of_era / 36_524;
+    let year_of_era = (day_of_era - leaps) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// Formats an instant as `2026-01-31T23:59:59Z`, with the microseconds if it has any.
+pub fn format_rfc3339(at: Timestamp) -> String {
+    let micros = at.micros();
+    let (year, month, day) = civil(micros / DAY);
+    let (hour, minute) = (micros % DAY / HOUR, micros % HOUR / MINUTE);
+    let second = micros % MINUTE / SECOND;
+    let fraction = match micros % SECOND {
+        0 => String::new(),
+        fraction => format!(".{fraction:06}"),
+    };
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
+/// Parses `2026-01-31T23:59:59.123456789+01:00`. Digits below a microsecond are cut
+/// off.
+pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
+    let mut rest = text.as_bytes();
+    let year = digits(&mut rest, 4)?;
+    expect(&mut rest, b"-")?;
+    let month = digits(&mut rest, 2)?;
+    expect(&mut rest, b"-")?;
+    let day = digits(&mut rest, 2)?;
+    expect(&mut rest, b"Tt ")?;
+    let time_of_day = time_of_day(&mut rest)?;
+    let mut micros = 0;
+    if expect(&mut rest, b".").is_some() {
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (fraction, after) = rest.split_at(count);
+        if fraction.is_empty() {
+            return None;
+        }
+        let kept = fraction.iter().chain([b'0'; 6].iter()).take(6);
+        micros = kept.fold(0, |micros, digit| micros * 10 + i64::from(digit - b'0'));
+        rest = after;
+    }
+    let offset_minutes = match expect(&mut rest, b"Zz+-")? {
+        sign @ (b'+' | b'-') => {
+            let hours = digits(&mut rest, 2)?;
+            expect(&mut rest, b":")?;
+            signed_offset(sign, hours, digits(&mut rest, 2)?)?
+        }
+        _ => 0,
+    };
+    let time = CivilTime {
+        year,
+        month,
+        day,
+        time_of_day,
+        micros,
+        offset_minutes,
+    };
+    time.timestamp().filter(|_| rest.is_empty())
+}
+
+/// Parses `10/Oct/2000:13:55:36 -0700`, as access logs have it.
+pub fn parse_log_time(text: &str) -> Option<Timestamp> {
+    const MONTHS: [&[u8]; 12] = [
+        b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
+        b"Dec",
+    ];
+    let mut rest = text.as_bytes();
+    let day = digits(&mut rest, 2)?;
+    expect(&mut rest, b"/")?;
+    let (name, after) = rest.split_at_checked(3)?;
+    let month = MONTHS.iter().position(|month| *month == name)? as i64 + 1;
+    rest = after;
+    expect(&mut rest, b"/")?;
+    let year = digits(&mut rest, 4)?;
+    expect(&mut rest, b":")?;
+    let time_of_day = time_of_day(&mut rest)?;
+    expect(&mut rest, b" ")?;
+    let sign = expect(&mut rest, b"+-")?;
+    let hours = digits(&mut rest, 2)?;
+    let offset_minutes = signed_offset(sign, hours, digits(&mut rest, 2)?)?;
+    let time = CivilTime {
+        year,
+        month,
+        day,
+        time_of_day,
+        micros: 0,
+        offset_minutes,
+    };
+    time.timestamp().filter(|_| rest.is_empty())
+}
+
+/// Reads `13:55:36`.
+fn time_of_day(rest: &mut &[u8]) -> Option<[i64; 3]> {
+    let hour = digits(rest, 2)?;
+    expect(rest, b":")?;
+    let minute = digits(rest, 2)?;
+    expect(rest, b":")?;
+    Some([hour, minute, digits(rest, 2)?])
+}
+
+fn signed_offset(sign: u8, hours: i64, minutes: i64) -> Option<i64> {
+    if hours > 23 || minutes > 59 {
+        return None;
+    }
+    let offset = hours * 60 + minutes;
+    Some(if sign == b'-' { -offset } else { offset })
+}
+
+fn digits(rest: &mut &[u8], count: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(count)?;
+    *rest = after;
+    number.iter().try_fold(0, |value, byte| {
+        byte.is_ascii_digit()
+            .then(|| value * 10 + i64::from(byte - b'0'))
+    })
+}
+
+fn expect(rest: &mut &[u8], any_of: &[u8]) -> Option<u8> {
+    let (first, after) = rest.split_first()?;
+    if !any_of.contains(first) {
+        return None;
+    }
+    *rest = after;
+    Some(*first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_is_parsed_back_as_itself() {
+        let shown = |micros| format_rfc3339(Timestamp::from_micros(micros).unwrap());
+        assert_eq!(shown(0), "1970-01-01T00:00:00Z");
+        assert_eq!(shown(1_769_903_999_050_000), "2026-01-31T23:59:59.050000Z");
+        for micros in (0..Timestamp::MAX.micros()).step_by(7_777_777_777_777_777) {
+            let read = parse_rfc3339(&shown(micros)).map(|at| at.micros());
+            assert_eq!(read, Some(micros));
+        }
+    }
+
+    #[test]
+    fn rfc3339() {
+        let good = [
+            ("1970-01-01T00:00:00Z", 0),
+            ("1970-01-01T01:00:00+01:00", 0),
+            ("1969-12-31T23:00:00-01:00", 0),
+            ("2000-02-29T12:34:56.7Z", 951_827_696_700_000),
+            ("2026-11-15T02:25:48.1234567890123z", 1_794_709_548_123_456),
+            ("2024-12-31t23:59:60Z", 1_735_689_600_000_000),
+            ("2016-06-30T23:59:60.5Z", 1_467_331_200_500_000),
+            ("2017-01-01T00:59:60+01:00", 1_483_228_800_000_000),
+            ("2016-12-31T18:59:60-05:00", 1_483_228_800_000_000),
+            ("9999-12-31T23:59:59.999999Z", 253_402_300_799_999_999),
+        ];
+        for (text, micros) in good {
+            let parsed = parse_rfc3339(text).map(Timestamp::micros);
+            assert_eq!(parsed, Some(micros), "{text}");
+        }
+        let bad = [
+            "",
+            "1969-12-31T23:59:59Z",
+            "2025-02-29T00:00:00Z",
+            "2025-13-01T00:00:00Z",
+            "2025-00-01T00:00:00Z",
+            "2025-01-01T24:00:00Z",
+            "2025-01-01T00:00:61Z",
+            "2025-01-01T00:00:60Z",
+            "2025-01-30T23:59:60Z",
+            "2025-01-31T23:58:60Z",
+            "2025-01-31T23:59:60+01:00",
+            "2025-01-31T23:59:60-01:00",
+            "2025-01-01T00:00:00",
+            "2025-01-01T00:00:00.Z",
+            "2025-01-01T00:00:00+0100",
+            "2025-01-01T00:00:00+24:00",
+            "2025-01-01T00:00:00Zx",
+            "2025-01-01",
+            "10000-01-01T00:00:00Z",
+        ];
+        for text in bad {
+            assert_eq!(parse_rfc3339(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn log_time() {
+        let parsed = parse_log_time("10/Oct/2000:13:55:36 -0700");
+        assert_eq!(parsed.map(Timestamp::micros), Some(971_211_336_000_000));
+        let bad = [
+            "10/Okt/2000:13:55:36 -0700",
+            "10/Oct/2000:13:55:36",
+            "10/Oct/2000:13:55:60 -0700",
+            "-",
+        ];
+        for text in bad {
+            assert_eq!(parse_log_time(text), None, "{text}");
+        }
+    }
+}
