@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
-use fluxgate_core::{Algorithm, Lease, Limiter, Percent, Quota, Rule, RuleSet, RuleSets};
+use fluxgate_core::{Algorithm, Lease, Limiter, Outcome, Percent, Quota, Rule, RuleSet, RuleSets};
 use fluxgate_redis::RedisStore;
 use fluxgate_testkit::{FaultProxy, RedisServer, ReplyFault};
 use tokio::time::{Instant, sleep};
@@ -421,24 +421,27 @@ async fn units_on_lease_count_against_a_smaller_limit() {
 
 /// A request is matched before units on lease are looked at.
 #[tokio::test]
-async fn a_rule_that_is_added_applies_to_keys_on_lease_at_once() {
+async fn an_entry_of_a_deny_list_takes_effect_at_once_for_keys_on_lease() {
     let server = RedisServer::start();
-    let lease = "{ id: r, scope: per_user, algorithm: fixed_window, \
-                 lease: { share: 50%, for: 1m }, bands: [ { capacity: 1000, window: 1d } ] }";
-    let with = |more: &str| {
-        let rules_of = format!("rule_sets: {{ api: {{ rules: [ {lease}{more} ] }} }}");
-        rules(&rules_of)
+    let with = |blocked: &str| {
+        rules(&format!(
+            "rule_sets: {{ api: {{ lists: {{ blocked: [{blocked}] }}, rules: [ \
+             {{ id: no, action: deny, match: {{ user: {{ in: blocked }} }} }}, \
+             {{ id: r, scope: per_user, algorithm: fixed_window, \
+             lease: {{ share: 50%, for: 1m }}, bands: [ {DAY} ] }} ] }} }}"
+        ))
     };
-    let limiter = instance(&server, &with(""));
+    let limiter = instance(&server, &with("eve"));
     take_until_leased(&limiter).await;
-    let deny = ", { id: no, match: { path: [/none] }, key: [\"header:X-A\"], \
-                on_missing_key: deny, bands: [ 1/s ] }";
-    limiter.replace_rules(with(deny)).await.unwrap();
-    let ann = fluxgate_core::RequestContext::builder()
-        .user("ann")
-        .path("/none");
-    assert!(!limiter.check("api", &ann.build()).await.allowed());
+    let before = limiter.store().lease_counts();
+    limiter.replace_rules(with("eve, ann")).await.unwrap();
+    let decision = limiter.check("api", &user("ann")).await;
+    assert_eq!(decision.outcome(), Outcome::Forbidden);
+    assert_eq!(limiter.store().lease_counts(), before);
+    // They are not lost, either.
+    limiter.replace_rules(with("eve")).await.unwrap();
     assert_eq!(take(&limiter, 1).await, 1);
+    assert_eq!(limiter.store().lease_counts().allowed, before.allowed + 1);
 }
 
 /// Units that were granted for the bands of an override are not spent after its end.

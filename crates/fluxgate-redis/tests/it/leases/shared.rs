@@ -111,15 +111,15 @@ fn span() -> Duration {
 async fn a_leased_bucket_is_never_exceeded_and_nearly_all_of_it_is_used() {
     let server = RedisServer::start();
     // It takes longer to fill than the machine may be busy with others.
-    let band = "{ capacity: 2000, window: 1s, refill: 5000 }";
-    let rules = leased("share: 10%, for: 1s", "token_bucket", band);
+    let band = "{ capacity: 10000, window: 1s, refill: 5000 }";
+    let rules = leased("share: 3%, for: 1s", "token_bucket", band);
     let span = span();
     let Load {
         decisions,
         admitted,
     } = saturate(&server, &rules, span).await;
-    expect_bucket(&admitted, 2000, 5000);
-    let possible = 2000 + 5000 * span.as_secs();
+    expect_bucket(&admitted, 10_000, 5000);
+    let possible = 10_000 + 5000 * span.as_secs();
     let count = admitted.len() as u64;
     assert!(count * 100 >= possible * 95, "{count} of {possible}");
     let calls = calls(&server);
