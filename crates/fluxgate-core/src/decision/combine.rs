@@ -103,6 +103,7 @@ impl Decision {
             rule,
             bands: 0..0,
             denies,
+            is_shadow: false,
         });
         if denies {
             decision.remaining = Some(0);

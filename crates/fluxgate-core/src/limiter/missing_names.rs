@@ -21,7 +21,7 @@ impl MissingNames {
     /// Returns how many names have been logged, if this one is to be logged now.
     pub(super) fn log(&mut self, name: &str) -> Option<usize> {
         let is_new = self.logged.len() < MAX_NAMES && self.logged.insert(hash(name));
-        is_new.then(|| self.logged.len())
+        is_new.then_some(self.logged.len())
     }
 
     /// Calls `report` unless the name has been reported. It returns whether it is now.
