@@ -88,7 +88,7 @@ impl<'a> RequestContext<'a> {
     #[doc(hidden)]
     pub fn with_normal_path(mut self, normal: impl Into<Cow<'a, str>>) -> Self {
         let path = self.path.take();
-        self.path = path.map(|path| path.with_normal(normal));
+        self.path = path.map(|path| path.with_normal(normal).with_host_form());
         self
     }
 

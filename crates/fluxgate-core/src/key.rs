@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use crate::context::RequestContext;
+use crate::credentials::{AUTHORIZATION, counted_credentials};
 use crate::request_path::RequestPath;
 
 pub use encoding::IdentityPart;
@@ -268,6 +269,9 @@ fn encode_text(part: &KeyPart, value: &[u8], out: &mut SubjectBytes) {
     out.push(kind);
     if let Some(name) = name {
         encode_bytes(&**name, out);
+        if kind == HEADER && **name == *AUTHORIZATION {
+            return encode_bytes(&*counted_credentials(value), out);
+        }
     }
     encode_bytes(value, out);
 }

@@ -74,6 +74,7 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod context;
+mod credentials;
 mod decision;
 mod fingerprint;
 #[cfg(any(doc, doctest))]
@@ -172,6 +173,7 @@ pub mod internals {
     pub mod json {
         pub use crate::json::*;
     }
+    pub use crate::credentials::{AUTHORIZATION, counted_credentials};
     pub use crate::fingerprint::Fingerprinter;
     pub use crate::hold::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD};
     #[cfg(feature = "tokio")]

@@ -27,6 +27,9 @@ pub struct RequestPath<'a> {
     lower: Option<Cow<'a, str>>,
     /// The normal form with its slash at the end, if that differs from the form above.
     with_slash: Option<Cow<'a, str>>,
+    /// The normal form, with its slash at the end, of what is behind the first segment, if the
+    /// path begins with two slashes: servers that parse it as a URL take that segment for a host.
+    behind_host: Option<Cow<'a, str>>,
     /// Whether a slash at the end belongs to the normal form: the path is used as it is.
     keeps_slash: bool,
     /// Whether patterns are compared without ASCII case. Then all forms but the raw one are in
@@ -59,6 +62,7 @@ impl<'a> RequestPath<'a> {
             raw: path.into(),
             lower: None,
             with_slash: None,
+            behind_host: None,
             keeps_slash: true,
             ignores_case: false,
         }
@@ -93,8 +97,15 @@ impl<'a> RequestPath<'a> {
         if is_plain(path.as_bytes())? {
             return Ok(read);
         }
-        let normal = String::from_utf8(normalize(path.as_bytes())?);
-        Ok(read.with_normal(normal.map_err(|_| PathError::NOT_TEXT)?))
+        Ok(read.with_normal(normal_form(path)?).with_host_form())
+    }
+
+    /// Reads what is behind a host as well, if the path begins with two slashes.
+    pub(crate) fn with_host_form(mut self) -> Self {
+        let path = behind_host(&self.raw);
+        // Its faults are faults of the whole path.
+        self.behind_host = path.and_then(|path| normal_form(path).ok());
+        self
     }
 
     /// Compares patterns without ASCII case from now on, for servers that route without case.
@@ -104,10 +115,12 @@ impl<'a> RequestPath<'a> {
             // Without a normal form of its own, the new form is the normal one as well.
             self.lower = Some(Cow::Owned(self.raw.to_ascii_lowercase()));
         }
-        if let Some(normal) = &mut self.with_slash
-            && has_capitals(normal)
-        {
-            normal.to_mut().make_ascii_lowercase();
+        for form in [&mut self.with_slash, &mut self.behind_host] {
+            if let Some(form) = form
+                && has_capitals(form)
+            {
+                form.to_mut().make_ascii_lowercase();
+            }
         }
         self.ignores_case = true;
         self
@@ -125,10 +138,9 @@ impl<'a> RequestPath<'a> {
 
     /// Returns the normal form, in lower case if case is ignored.
     pub fn normal(&self) -> &str {
-        let path = self.normal_with_slash();
-        match path.strip_suffix('/') {
-            Some(path) if !self.keeps_slash && !path.is_empty() => path,
-            _ => path,
+        match self.keeps_slash {
+            true => self.normal_with_slash(),
+            false => without_slash(self.normal_with_slash()),
         }
     }
 
@@ -144,14 +156,28 @@ impl<'a> RequestPath<'a> {
         Some(self.normal()).filter(|normal| *normal != self.raw)
     }
 
-    /// Returns the forms that rules match, without repetition: the raw form, and the normal form
-    /// with its slash at the end and without.
+    /// Returns the forms that rules match: the raw form, and the normal form with its slash at
+    /// the end and without. `//host/x` is matched as `/x`, too.
     pub fn forms(&self) -> impl Iterator<Item = &str> {
         let with_slash = self.normal_with_slash();
         let normal = Some(self.normal()).filter(|normal| normal.len() < with_slash.len());
-        [Some(self.first()), self.with_slash.as_deref(), normal]
+        let forms = [Some(self.first()), self.with_slash.as_deref(), normal];
+        let behind_host = self.behind_host.as_deref();
+        let behind_host = behind_host.map(|path| [path, without_slash(path)]);
+        forms
             .into_iter()
             .flatten()
+            .chain(behind_host.into_iter().flatten())
+    }
+
+    /// Returns the forms that exceptions and routes compare, without repetition: the raw form,
+    /// and the normal form with its slash at the end.
+    pub fn exact_forms(&self) -> impl Iterator<Item = &str> {
+        let forms = [Some(self.first()), self.with_slash.as_deref()];
+        forms
+            .into_iter()
+            .flatten()
+            .chain(self.behind_host.as_deref())
     }
 
     /// Returns whether `holds` returns true for at least one form.
@@ -160,8 +186,8 @@ impl<'a> RequestPath<'a> {
     }
 
     /// Returns whether `holds` returns true for both forms, the slash at the end kept.
-    pub fn both(&self, mut holds: impl FnMut(&str) -> bool) -> bool {
-        holds(self.first()) && self.with_slash.as_deref().is_none_or(holds)
+    pub fn both(&self, holds: impl FnMut(&str) -> bool) -> bool {
+        self.exact_forms().all(holds)
     }
 
     /// Returns a path that borrows from this one.
@@ -170,6 +196,7 @@ impl<'a> RequestPath<'a> {
             raw: Cow::Borrowed(&self.raw),
             lower: self.lower.as_deref().map(Cow::Borrowed),
             with_slash: self.with_slash.as_deref().map(Cow::Borrowed),
+            behind_host: self.behind_host.as_deref().map(Cow::Borrowed),
             ..*self
         }
     }
@@ -181,6 +208,7 @@ impl<'a> RequestPath<'a> {
             raw: own(self.raw),
             lower: self.lower.map(own),
             with_slash: self.with_slash.map(own),
+            behind_host: self.behind_host.map(own),
             keeps_slash: self.keeps_slash,
             ignores_case: self.ignores_case,
         }
@@ -190,6 +218,25 @@ impl<'a> RequestPath<'a> {
     fn first(&self) -> &str {
         self.lower.as_deref().unwrap_or(&self.raw)
     }
+}
+
+/// Returns a path without its slash at the end. `/` stays.
+fn without_slash(path: &str) -> &str {
+    let stripped = path.strip_suffix('/').filter(|path| !path.is_empty());
+    stripped.unwrap_or(path)
+}
+
+/// Returns what servers that parse `//host/x` as a URL take for the path. Some of them read `\`
+/// as `/`.
+fn behind_host(path: &str) -> Option<&str> {
+    let is_slash = |it: char| matches!(it, '/' | '\\');
+    let rest = path.strip_prefix('/')?.strip_prefix(is_slash)?;
+    Some(rest.find(is_slash).map_or("/", |at| &rest[at..]))
+}
+
+fn normal_form<'a>(path: &str) -> Result<Cow<'a, str>, PathError> {
+    let normal = String::from_utf8(normalize(path.as_bytes())?);
+    normal.map(Cow::Owned).map_err(|_| PathError::NOT_TEXT)
 }
 
 /// Returns whether all servers read a path in the same way.
@@ -437,9 +484,20 @@ mod tests {
             ("/a/", &["/a/", "/a"], &["/a/"]),
             ("/%61/", &["/%61/", "/a/", "/a"], &["/%61/", "/a/"]),
             ("/a//", &["/a//", "/a/", "/a"], &["/a//", "/a/"]),
+            ("//a", &["//a", "/a", "/", "/"], &["//a", "/a", "/"]),
             ("/a%2f", &["/a%2f", "/a/", "/a"], &["/a%2f", "/a/"]),
             ("/", &["/"], &["/"]),
-            ("//", &["//", "/"], &["//", "/"]),
+            ("//", &["//", "/", "/", "/"], &["//", "/", "/"]),
+            (
+                "//h/a/",
+                &["//h/a/", "/h/a/", "/h/a", "/a/", "/a"],
+                &["//h/a/", "/h/a/", "/a/"],
+            ),
+            (
+                "/\\h\\%61",
+                &["/\\h\\%61", "/h/a", "/a", "/a"],
+                &["/\\h\\%61", "/h/a", "/a"],
+            ),
         ] {
             let path = RequestPath::read(raw).unwrap();
             assert_eq!(path.forms().collect::<Vec<_>>(), forms);

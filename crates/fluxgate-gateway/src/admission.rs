@@ -249,24 +249,36 @@ impl<E: Engine> Gateway<E> {
         route.is_identity(name) || route.filters.iter().any(|filter| is_key(filter))
     }
 
-    /// Returns whether the name of a header differs only by `_` for `-` from one that requests
-    /// are routed or counted by.
-    pub(crate) fn is_underscore_variant(
+    /// Returns whether servers may take the header of this name for one that requests are routed
+    /// or counted by, although it is not.
+    pub(crate) fn is_alike_header(&self, route: &Route, name: &str, origin: &Origin<'_>) -> bool {
+        let is_alike = |filter: &Filter| {
+            self.with_rule_headers(filter, origin, |names| filter.is_alike_header(name, names))
+        };
+        self.routes.has_alike_header(name) || route.filters.iter().any(|filter| is_alike(filter))
+    }
+
+    /// Returns whether requests are routed or counted by a header whose name is not plain.
+    pub(crate) fn reads_odd_headers(&self, route: &Route, origin: &Origin<'_>) -> bool {
+        let reads_odd = |filter: &Filter| {
+            self.with_rule_headers(filter, origin, |names| filter.reads_odd_headers(names))
+        };
+        self.routes.has_odd_header() || route.filters.iter().any(|filter| reads_odd(filter))
+    }
+
+    /// Calls `test` with the headers that the rules of a filter read; `true` if they are unknown.
+    fn with_rule_headers(
         &self,
-        route: &Route,
-        name: &str,
+        filter: &Filter,
         origin: &Origin<'_>,
+        test: impl FnOnce(&[Box<str>]) -> bool,
     ) -> bool {
         let handler = self.engine.handler(origin);
-        let is_variant = |filter: &Filter| {
-            let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
-            match handler.header_names(&rules) {
-                HeaderNames::Only(names) => filter.is_underscore_variant(name, names),
-                HeaderNames::All => true,
-            }
-        };
-        self.routes.has_underscore_variant(name)
-            || route.filters.iter().any(|filter| is_variant(filter))
+        let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
+        match handler.header_names(&rules) {
+            HeaderNames::Only(names) => test(names),
+            HeaderNames::All => true,
+        }
     }
 
     /// Logs an error, unless the engine leaves it out.

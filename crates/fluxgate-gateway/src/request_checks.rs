@@ -3,6 +3,7 @@
 
 use fluxgate_core::internals::RequestPath;
 use fluxgate_http::is_token;
+use fluxgate_tower::internals::{are_alike, check_method, is_plain_name};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Version};
@@ -32,6 +33,8 @@ pub(crate) fn check(parts: &Parts) -> Result<CheckedHead<'_>, GatewayError> {
     if parts.method == Method::CONNECT {
         return Err(GatewayError::Connect);
     }
+    let method = check_method(parts.method.as_str());
+    method.map_err(|bad| GatewayError::Ambiguous(bad.reason()))?;
     let mut head = CheckedHead {
         path: read_path(parts)?,
         host: "",
@@ -41,13 +44,13 @@ pub(crate) fn check(parts: &Parts) -> Result<CheckedHead<'_>, GatewayError> {
         upgrade: None,
     };
     let (mut host, mut has_length, mut is_chunked) = (None, false, false);
+    let mut upgrades = 0;
     for (name, value) in &parts.headers {
         let (name, bytes) = (name.as_str(), value.as_bytes());
         check_line(name, bytes)?;
         match HeaderKind::of(name) {
-            // Some servers do not distinguish `_` from `-`.
-            HeaderKind::EndToEnd if matches!(name, "content_length" | "transfer_encoding") => {
-                return ambiguous("a framing header is spelled with `_`");
+            HeaderKind::EndToEnd if imitates_framing(name) => {
+                return ambiguous("servers may take the name of a header for that of the framing");
             }
             HeaderKind::EndToEnd | HeaderKind::HopByHop | HeaderKind::Trailer => {}
             HeaderKind::Host if host.replace(value).is_some() => {
@@ -75,7 +78,10 @@ pub(crate) fn check(parts: &Parts) -> Result<CheckedHead<'_>, GatewayError> {
                 let mut codings = bytes.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
                 head.trailers |= codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
             }
-            HeaderKind::Upgrade => head.upgrade = head.upgrade.or(Some(value)),
+            HeaderKind::Upgrade => {
+                upgrades += 1;
+                head.upgrade = Some(value);
+            }
         }
     }
     if has_length && is_chunked {
@@ -84,11 +90,20 @@ pub(crate) fn check(parts: &Parts) -> Result<CheckedHead<'_>, GatewayError> {
     head.host = read_host(parts, host)?;
     let mut options = head.connection.iter();
     let is_named = options.any(|option| option.eq_ignore_ascii_case(b"upgrade"));
-    let can_upgrade = is_named && parts.version == Version::HTTP_11;
-    head.upgrade = head
-        .upgrade
-        .filter(|protocol| can_upgrade && !is_http(protocol));
+    let can_upgrade = is_named && parts.version == Version::HTTP_11 && upgrades == 1;
+    // After a switch to any other protocol, such as HTTP, requests would bypass the filters. A
+    // list lets the server choose.
+    let is_allowed =
+        |protocol: &&HeaderValue| protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+    head.upgrade = head.upgrade.filter(|_| can_upgrade).filter(is_allowed);
     Ok(head)
+}
+
+/// Returns whether servers may take the name of a header for one that says where a body ends.
+fn imitates_framing(name: &str) -> bool {
+    const FRAMING: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
+    let name_is = |known: &&[u8]| are_alike(known, name.as_bytes());
+    !is_plain_name(name) && FRAMING.iter().any(name_is)
 }
 
 fn ambiguous<T>(reason: &'static str) -> Result<T, GatewayError> {
@@ -151,12 +166,6 @@ fn is_host(authority: &Authority) -> bool {
     let port = text.strip_prefix(authority.host());
     text.bytes().all(is_allowed)
         && port.is_some_and(|port| port.is_empty() || authority.port_u16().is_some())
-}
-
-/// Returns whether a protocol is HTTP: its requests would bypass the filters.
-fn is_http(protocol: &HeaderValue) -> bool {
-    let text = protocol.as_bytes().to_ascii_lowercase();
-    text.windows(2).any(|pair| pair == b"h2") || text.starts_with(b"http")
 }
 
 #[cfg(test)]
@@ -258,6 +267,10 @@ mod tests {
             ("POST", "/", &[host, ("content-length", "")]),
             ("POST", "/", &[host, ("content_length", "1")]),
             ("POST", "/", &[host, ("transfer_encoding", "chunked")]),
+            ("POST", "/", &[host, ("content.length", "1")]),
+            ("POST", "/", &[host, ("transfer~encoding-", "chunked")]),
+            ("post", "/", &[host]),
+            ("Get", "/", &[host]),
             ("POST", "/", &[host, ("expect", "200-ok")]),
         ] {
             let parts = parts(method, uri, headers);
@@ -287,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_needs_both_headers_and_must_not_be_http() {
+    fn an_upgrade_needs_both_headers_and_is_to_websocket_only() {
         let wanted = |headers: &[(&str, &str)]| {
             let headers = [&[("host", "a")], headers].concat();
             let parts = parts("GET", "/", &headers);
@@ -297,6 +310,19 @@ mod tests {
         assert!(wanted(&[websocket, ("connection", "keep-alive, Upgrade")]).is_some());
         assert!(wanted(&[websocket]).is_none());
         assert!(wanted(&[("connection", "upgrade")]).is_none());
-        assert!(wanted(&[("upgrade", "h2c"), ("connection", "upgrade")]).is_none());
+        for others in [
+            "h2c",
+            "foo, HTTP/1.1",
+            "websocket, h2c",
+            "foo",
+            "websocket/13",
+            "",
+        ] {
+            let headers = [("upgrade", others), ("connection", "upgrade")];
+            assert!(wanted(&headers).is_none(), "{others}");
+        }
+        let twice = [websocket, ("upgrade", "h2c"), ("connection", "upgrade")];
+        assert!(wanted(&twice).is_none());
+        assert!(wanted(&[("upgrade", "WebSocket"), ("connection", "upgrade")]).is_some());
     }
 }

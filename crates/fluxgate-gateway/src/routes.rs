@@ -5,14 +5,18 @@ use std::sync::Arc;
 
 use fluxgate_core::internals::RequestPath;
 use fluxgate_llm::Api;
-use fluxgate_tower::internals::{BadRequest, Filter, RequestHead};
+use fluxgate_tower::internals::{BadRequest, Filter, RequestHead, are_alike, is_plain_name};
 
 use crate::config::{LlmConfig, RouteConfig, RouteMatch, UpstreamTarget};
 use crate::upstream::{Balancer, Upstream};
 
 /// The routes. The first that matches a request applies.
 #[derive(Debug)]
-pub(crate) struct Routes(Vec<Route>);
+pub(crate) struct Routes {
+    routes: Vec<Route>,
+    /// Whether a route matches a header whose name is not plain.
+    has_odd_header: bool,
+}
 
 /// The filters and upstreams of the requests that match.
 #[derive(Debug)]
@@ -55,7 +59,13 @@ impl Routes {
                 matches: route.matches,
             }
         });
-        Self(routes.collect())
+        let mut routes = Self {
+            routes: routes.collect(),
+            has_odd_header: false,
+        };
+        let has_odd_header = routes.headers().any(|name| !is_plain_name(name));
+        routes.has_odd_header = has_odd_header;
+        routes
     }
 
     /// Returns the route of a request for this path and host, which has no port.
@@ -66,31 +76,34 @@ impl Routes {
         host: &str,
     ) -> Result<Option<&Route>, TwoRoutes> {
         let find = |path: &str| {
-            let mut routes = self.0.iter();
+            let mut routes = self.routes.iter();
             routes.position(|route| route.is_for(head, path, host))
         };
-        let found = find(path.raw());
-        let normal = Some(path.normal_with_slash()).filter(|normal| *normal != path.raw());
-        match normal.is_none_or(|normal| find(normal) == found) {
-            true => Ok(found.map(|at| &self.0[at])),
+        let mut forms = path.exact_forms();
+        let found = forms.next().and_then(find);
+        match forms.all(|form| find(form) == found) {
+            true => Ok(found.map(|at| &self.routes[at])),
             false => Err(TwoRoutes),
         }
     }
 
-    /// Returns whether the name of a header differs only by `_` for `-` from one that a route
-    /// matches.
-    pub(crate) fn has_underscore_variant(&self, name: &str) -> bool {
-        let routes = self.0.iter();
-        let mut names = routes.flat_map(|route| &route.matches.headers);
-        let is_known = |known: &str| known.eq_ignore_ascii_case(name);
-        let is_alike = |known: &str| {
-            known
-                .replace('_', "-")
-                .eq_ignore_ascii_case(&name.replace('_', "-"))
-        };
-        name.contains('_')
-            && names.clone().any(|(known, _)| is_alike(known))
-            && !names.any(|(known, _)| is_known(known))
+    /// Returns whether servers may take the header of this name for one that a route matches,
+    /// although it is not.
+    pub(crate) fn has_alike_header(&self, name: &str) -> bool {
+        let is_alike = |known: &str| are_alike(known.as_bytes(), name.as_bytes());
+        self.headers().any(is_alike)
+            && !{ self.headers() }.any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns whether a route matches a header whose name is not plain.
+    pub(crate) fn has_odd_header(&self) -> bool {
+        self.has_odd_header
+    }
+
+    /// Returns the names of the headers that routes match.
+    fn headers(&self) -> impl Iterator<Item = &str> {
+        let headers = self.routes.iter().flat_map(|route| &route.matches.headers);
+        headers.map(|(name, _)| &**name)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes the head of a request as an upstream gets it.
 
 use fluxgate_http::{Origin, request_id};
-use fluxgate_tower::internals::RequestHead;
+use fluxgate_tower::internals::{RequestHead, imitates_proxy_header, is_plain_name};
 use smallvec::SmallVec;
 
 use crate::admission::{Admitted, ReceivedRequest};
@@ -24,8 +24,6 @@ pub(crate) struct RequestOptions<'a> {
     pub(crate) trailers: bool,
     /// The protocol that the client asks to switch to.
     pub(crate) upgrade: Option<&'a [u8]>,
-    /// Whether names of headers may contain `_`.
-    pub(crate) underscores: bool,
 }
 
 /// What the gateway adds to a request.
@@ -38,6 +36,9 @@ pub(crate) struct ForwardingContext<'a> {
     pub(crate) default_host: &'a str,
     /// The route, if the request repeats a header that identifies the sender.
     pub(crate) repeats_identity: Option<&'a Route>,
+    /// Whether requests are routed or counted by a header whose name is not plain, so that a
+    /// plain name may be alike to it.
+    pub(crate) reads_odd_headers: bool,
 }
 
 impl<E: Engine> Gateway<E> {
@@ -56,20 +57,21 @@ impl<E: Engine> Gateway<E> {
             is_trusted: route.trusts(request.client.peer.ip()),
             default_host: &route.default_host,
             repeats_identity: admitted.repeats_identity.then_some(route),
+            reads_odd_headers: self.reads_odd_headers(route, origin),
         };
-        let is_variant = |name: &str| self.is_underscore_variant(route, name, origin);
-        write_request((out, scratch), request, context, options, is_variant);
+        let is_alike = |name: &str| self.is_alike_header(route, name, origin);
+        write_request((out, scratch), request, context, options, is_alike);
     }
 }
 
-/// Appends the head of a request. `is_variant` tells whether a name differs only by `_` for
-/// `-` from one that requests are routed or counted by.
+/// Appends the head of a request. `is_alike` tells whether servers may take a header for one that
+/// requests are routed or counted by.
 pub(crate) fn write_request<H: RequestHead>(
     (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
     request: &ReceivedRequest<'_, H>,
     context: ForwardingContext<'_>,
     options: RequestOptions<'_>,
-    is_variant: impl Fn(&str) -> bool,
+    is_alike: impl Fn(&str) -> bool,
 ) {
     let head = request.head;
     let forwarded = ForwardedHeaders {
@@ -102,8 +104,10 @@ pub(crate) fn write_request<H: RequestHead>(
         if options.replaced_body.is_some() && name.eq_ignore_ascii_case("accept-encoding") {
             continue;
         }
-        let is_spoofed =
-            || options.underscores && name.contains('_') && spoofs_header(name, &is_variant);
+        let is_spoofed = || {
+            (context.reads_odd_headers || !is_plain_name(name))
+                && (imitates_proxy_header(name) || is_alike(name))
+        };
         if is_written_anew(name, context.is_trusted) || is_spoofed() {
             continue;
         }
@@ -141,16 +145,6 @@ pub(crate) fn write_request<H: RequestHead>(
         write_header(out, "transfer-encoding", b"chunked");
     }
     out.extend_from_slice(b"\r\n");
-}
-
-/// Some servers do not distinguish `_` from `-`. Returns whether they would take this name for
-/// a header that the gateway reads or writes.
-fn spoofs_header(name: &str, is_variant: &impl Fn(&str) -> bool) -> bool {
-    let normal = name.replace('_', "-");
-    normal.eq_ignore_ascii_case(request_id::NAME)
-        || normal.eq_ignore_ascii_case("host")
-        || is_forwarding_header(&normal, false)
-        || is_variant(name)
 }
 
 /// Returns whether the gateway writes a header itself. First a cheap test: all their names

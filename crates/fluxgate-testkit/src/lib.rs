@@ -35,6 +35,7 @@ mod program;
 mod proxy;
 mod raw_client;
 mod raw_upstream;
+pub mod readings;
 mod reply;
 mod sentinel;
 mod server;

@@ -63,6 +63,70 @@ impl ClientIpSource {
     }
 }
 
+/// The headers in which proxies report the client's address, in order of precedence: the first
+/// that a request has counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientIpSources {
+    first: ClientIpSource,
+    others: Vec<ClientIpSource>,
+}
+
+impl ClientIpSources {
+    /// Returns the headers.
+    pub fn iter(&self) -> impl Iterator<Item = &ClientIpSource> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// Returns the names of the headers in lower case.
+    pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(ClientIpSource::header_name)
+    }
+
+    /// Returns the header that counts for a request.
+    pub(crate) fn of(&self, head: &impl RequestHead) -> &ClientIpSource {
+        if self.others.is_empty() {
+            return &self.first;
+        }
+        let is_present = |source: &&ClientIpSource| {
+            let mut lines = head.header_lines(source.header_name());
+            lines.any(|line| !line.is_empty())
+        };
+        self.iter().find(is_present).unwrap_or(&self.first)
+    }
+}
+
+impl Default for ClientIpSources {
+    fn default() -> Self {
+        ClientIpSource::default().into()
+    }
+}
+
+impl From<ClientIpSource> for ClientIpSources {
+    fn from(first: ClientIpSource) -> Self {
+        Self {
+            first,
+            others: Vec::new(),
+        }
+    }
+}
+
+/// Without any, the default counts.
+impl FromIterator<ClientIpSource> for ClientIpSources {
+    fn from_iter<I: IntoIterator<Item = ClientIpSource>>(sources: I) -> Self {
+        let mut sources = sources.into_iter();
+        Self {
+            first: sources.next().unwrap_or_default(),
+            others: sources.collect(),
+        }
+    }
+}
+
+impl<const N: usize> From<[ClientIpSource; N]> for ClientIpSources {
+    fn from(sources: [ClientIpSource; N]) -> Self {
+        sources.into_iter().collect()
+    }
+}
+
 /// The proxies whose reports about the client's address are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Box<[IpNet]>);
@@ -205,5 +269,42 @@ impl fmt::Debug for PeerSource {
             Some(_) => "PeerSource(function)",
             None => "PeerSource(extensions)",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_header_that_is_present_counts() {
+        let sources = ClientIpSources::from([
+            ClientIpSource::header("CF-Connecting-IP"),
+            ClientIpSource::XForwardedFor,
+        ]);
+        for (lines, expected) in [
+            (&[][..], "cf-connecting-ip"),
+            (&[("x-forwarded-for", "1.1.1.1")], "x-forwarded-for"),
+            (
+                &[("cf-connecting-ip", ""), ("x-forwarded-for", "1.1.1.1")],
+                "x-forwarded-for",
+            ),
+            (
+                &[("x-forwarded-for", "1.1.1.1"), ("cf-connecting-ip", "x")],
+                "cf-connecting-ip",
+            ),
+        ] {
+            let request = lines
+                .iter()
+                .fold(http::Request::get("/"), |request, (name, value)| {
+                    request.header(*name, *value)
+                });
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            assert_eq!(sources.of(&head).header_name(), expected, "{lines:?}");
+        }
+        assert_eq!(
+            ClientIpSources::default(),
+            [ClientIpSource::XForwardedFor].into()
+        );
     }
 }

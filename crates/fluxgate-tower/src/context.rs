@@ -13,37 +13,37 @@ use crate::claims::Claims;
 use crate::handler::HeaderNames;
 #[cfg(feature = "jwt")]
 use crate::jwt::{Jwt, TokenReader};
-use crate::request_head::{BadRequest, RequestHead};
-use crate::source::Source;
+use crate::request_head::{BadRequest, RequestHead, check_method};
+use crate::source::{Source, SourceList, check_header};
 
 /// Where the identity of the sender of a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The source of the user; `header:X-User-Id` by default.
-    pub user: Source,
-    /// The source of the API key; `header:X-API-Key` by default.
-    pub api_key: Source,
+    /// The sources of the user; `header:X-User-Id` by default.
+    pub user: SourceList,
+    /// The sources of the API key; `header:X-API-Key` by default.
+    pub api_key: SourceList,
 }
 
 impl Default for Identity {
     fn default() -> Self {
         Self {
-            user: Source::header("x-user-id"),
-            api_key: Source::header("x-api-key"),
+            user: Source::header("x-user-id").into(),
+            api_key: Source::header("x-api-key").into(),
         }
     }
 }
 
 impl Identity {
-    /// Reads the user from this source.
-    pub fn user(mut self, source: Source) -> Self {
-        self.user = source;
+    /// Reads the user from this source, or from the first of these that a request has.
+    pub fn user(mut self, sources: impl Into<SourceList>) -> Self {
+        self.user = sources.into();
         self
     }
 
-    /// Reads the API key from this source.
-    pub fn api_key(mut self, source: Source) -> Self {
-        self.api_key = source;
+    /// Reads the API key from this source, or from the first of these that a request has.
+    pub fn api_key(mut self, sources: impl Into<SourceList>) -> Self {
+        self.api_key = sources.into();
         self
     }
 
@@ -68,8 +68,8 @@ impl Identity {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     identity: Identity,
-    /// The name and the source of each attribute.
-    attributes: Vec<(Box<str>, Source)>,
+    /// The name and the sources of each attribute.
+    attributes: Vec<(Box<str>, SourceList)>,
     /// Verifies the token that claims come from.
     #[cfg(feature = "jwt")]
     tokens: Option<Arc<TokenReader>>,
@@ -98,10 +98,10 @@ impl Sources {
         self.update_claims();
     }
 
-    /// Reads an attribute from this source, in place of an earlier one.
-    pub(crate) fn set_attribute(&mut self, name: Box<str>, source: Source) {
+    /// Reads an attribute from these sources, in place of earlier ones.
+    pub(crate) fn set_attribute(&mut self, name: Box<str>, sources: SourceList) {
         self.attributes.retain(|(known, _)| *known != name);
-        self.attributes.push((name, source));
+        self.attributes.push((name, sources));
         self.update_claims();
     }
 
@@ -137,8 +137,9 @@ impl Sources {
 
     fn sources(&self) -> impl Iterator<Item = &Source> {
         let Identity { user, api_key } = &self.identity;
-        let attributes = self.attributes.iter().map(|(_, source)| source);
-        [user, api_key].into_iter().chain(attributes)
+        let attributes = self.attributes.iter().map(|(_, sources)| sources);
+        let lists = [user, api_key].into_iter().chain(attributes);
+        lists.flatten()
     }
 
     /// Returns the names of the headers among the sources, that of the token included, in
@@ -147,6 +148,14 @@ impl Sources {
         let names = self.sources().filter_map(Source::header_name);
         #[cfg(feature = "jwt")]
         let names = names.chain(self.jwt().and_then(|jwt| jwt.source().header_name()));
+        names
+    }
+
+    /// Returns the names of all headers that are read, in lower case; `cookie` among them.
+    pub(crate) fn read_headers(&self) -> impl Iterator<Item = &str> {
+        let names = self.sources().filter_map(Source::read_header);
+        #[cfg(feature = "jwt")]
+        let names = names.chain(self.jwt().and_then(|jwt| jwt.source().read_header()));
         names
     }
 
@@ -190,6 +199,7 @@ pub(crate) fn from_head<'a>(
     names: HeaderNames<'a>,
     keys: &[Box<str>],
 ) -> Result<RequestContextBuilder<'a>, ContextError> {
+    check_method(head.method())?;
     let claims = sources.claims(head)?;
     let mut context = RequestContext::builder()
         .method(head.method())
@@ -204,14 +214,16 @@ pub(crate) fn from_head<'a>(
     if let Some(api_key) = api_key.value(head, &claims)? {
         context = context.api_key(api_key);
     }
-    for (name, source) in &sources.attributes {
-        if let Some(value) = source.value(head, &claims)? {
+    for (name, list) in &sources.attributes {
+        if let Some(value) = list.value(head, &claims)? {
             context = context.attribute(&**name, value);
         }
     }
     // HTTP/2 may split cookies into several lines.
     for key in keys.iter().filter(|key| ***key != *"cookie") {
-        head.only_value(key)?;
+        if let Some(value) = head.only_value(key)? {
+            check_header(key, value)?;
+        }
     }
     let pair = |name: &'a str, value: &'a [u8]| (Cow::Borrowed(name), lossless_text(value));
     Ok(match names {
@@ -317,8 +329,8 @@ mod tests {
         let lines: Vec<_> = lines.iter().map(|name| (*name, &b"a=1"[..])).collect();
         let mut headers = head(&lines).headers;
         let mut sources = Sources::default();
-        sources.set_attribute("tenant".into(), Source::header("X-Tenant"));
-        sources.set_attribute("a".into(), Source::cookie("a"));
+        sources.set_attribute("tenant".into(), Source::header("X-Tenant").into());
+        sources.set_attribute("a".into(), Source::cookie("a").into());
         sources.keep_first_line(&mut headers);
         let counts = names.map(|name| headers.get_all(name).iter().count());
         assert_eq!(counts, [1, 1, 2, 2]);

@@ -1,7 +1,7 @@
 //! The filter: which requests it limits, by which rules, and how it answers.
 
+pub(crate) mod alike_headers;
 pub(crate) mod evaluate;
-mod underscore_variants;
 mod wait_permits;
 pub(crate) mod waiting;
 
@@ -12,13 +12,13 @@ use std::sync::atomic::AtomicBool;
 use fluxgate_core::internals::PathSet;
 use ipnet::IpNet;
 
-use crate::client_ip::{ClientIpSource, TrustedProxies};
+use crate::client_ip::{ClientIpSources, TrustedProxies};
 use crate::context::{Identity, Sources};
 use crate::headers::HeaderFamilies;
 #[cfg(feature = "jwt")]
 use crate::jwt::Jwt;
 use crate::problem::FailedClosedStatus;
-use crate::source::Source;
+use crate::source::SourceList;
 use wait_permits::WaitPermits;
 
 const DEFAULT_MAX_WAITS: usize = 100;
@@ -41,7 +41,9 @@ pub struct Filter {
     trusted_proxies: TrustedProxies,
     /// Whether every peer is trusted.
     trusts_peer: bool,
-    client_ip: ClientIpSource,
+    client_ip: ClientIpSources,
+    /// Whether one of these headers has a name that is not plain.
+    has_odd_source: bool,
     headers: HeaderFamilies,
     failed_closed: FailedClosedStatus,
     permits: Arc<WaitPermits>,
@@ -58,7 +60,8 @@ impl Default for Filter {
             sources: Sources::default(),
             trusted_proxies: TrustedProxies::default(),
             trusts_peer: false,
-            client_ip: ClientIpSource::default(),
+            client_ip: ClientIpSources::default(),
+            has_odd_source: false,
             headers: HeaderFamilies::default(),
             failed_closed: FailedClosedStatus::default(),
             permits: Arc::new(WaitPermits::new(DEFAULT_MAX_WAITS)),
@@ -95,21 +98,22 @@ impl Filter {
     /// Identifies the sender of a request by these sources.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.sources.set_identity(identity);
-        self
+        self.find_odd_sources()
     }
 
-    /// Reads an attribute of the context from this source, in place of an earlier source for
-    /// the same attribute. A request without a value lacks the attribute.
-    pub fn attribute(mut self, name: impl Into<Box<str>>, source: Source) -> Self {
-        self.sources.set_attribute(name.into(), source);
-        self
+    /// Reads an attribute of the context from this source, or from the first of these that a
+    /// request has, in place of earlier sources for the same attribute. A request without a value
+    /// lacks the attribute.
+    pub fn attribute(mut self, name: impl Into<Box<str>>, sources: impl Into<SourceList>) -> Self {
+        self.sources.set_attribute(name.into(), sources.into());
+        self.find_odd_sources()
     }
 
     /// Verifies the tokens of requests with these settings. Sources may refer to their claims.
     #[cfg(feature = "jwt")]
     pub fn jwt(mut self, jwt: Jwt) -> Self {
         self.sources.set_jwt(jwt);
-        self
+        self.find_odd_sources()
     }
 
     /// Returns how the tokens of requests are verified, if they are.
@@ -131,10 +135,11 @@ impl Filter {
         self
     }
 
-    /// Sets the header in which proxies report the client's address.
-    pub fn client_ip(mut self, source: ClientIpSource) -> Self {
-        self.client_ip = source;
-        self
+    /// Sets the header in which proxies report the client's address, or several: the first that a
+    /// request has counts.
+    pub fn client_ip(mut self, sources: impl Into<ClientIpSources>) -> Self {
+        self.client_ip = sources.into();
+        self.find_odd_sources()
     }
 
     /// Sets the header families that responses carry.

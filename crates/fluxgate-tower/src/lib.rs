@@ -48,6 +48,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
+mod alike_names;
 mod claims;
 mod client_ip;
 mod context;
@@ -66,7 +67,7 @@ mod request_head;
 mod request_hold;
 mod source;
 
-pub use client_ip::{ClientIpSource, NetworkError, PeerAddr};
+pub use client_ip::{ClientIpSource, ClientIpSources, NetworkError, PeerAddr};
 pub use context::Identity;
 pub use handler::{Handler, HeaderNames};
 pub use headers::{HeaderFamilies, ResetFormat};
@@ -81,14 +82,16 @@ pub use rate_limit::{
 pub use remote::{RemoteError, RemoteHandler};
 pub use report::Report;
 pub use request_hold::RequestHold;
-pub use source::{Source, SourceError};
+pub use source::{Source, SourceError, SourceList};
 
 /// The parts that the other crates of FluxGate are built from. They may change in any
 /// release.
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::alike_names::{are_alike, is_plain_name};
     pub use crate::client_ip::TrustedProxies;
     pub use crate::filter::Filter;
+    pub use crate::filter::alike_headers::imitates_proxy_header;
     pub use crate::filter::evaluate::{FilterOutcome, PendingEvaluation};
     pub use crate::headers::LimitHeaders;
     #[cfg(feature = "jwt")]
@@ -98,7 +101,7 @@ pub mod internals {
     };
     #[cfg(feature = "remote")]
     pub use crate::remote::{handler::RemoteCharge, report::RemoteReport};
-    pub use crate::request_head::{BadRequest, RequestHead};
+    pub use crate::request_head::{BadRequest, RequestHead, check_method};
     pub use crate::request_hold::HeldUntilDropped;
 }
 

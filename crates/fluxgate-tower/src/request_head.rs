@@ -92,6 +92,68 @@ impl RequestHead for Parts {
     }
 }
 
+/// Rejects a method that differs from a registered one only by case: some servers do not
+/// distinguish `post` from `POST`, and rules do.
+///
+/// # Errors
+/// If it is such a method.
+pub fn check_method(method: &str) -> Result<(), BadRequest> {
+    /// The registry of IANA.
+    const REGISTERED: [&str; 41] = [
+        "ACL",
+        "BASELINE-CONTROL",
+        "BIND",
+        "CHECKIN",
+        "CHECKOUT",
+        "CONNECT",
+        "COPY",
+        "DELETE",
+        "GET",
+        "HEAD",
+        "LABEL",
+        "LINK",
+        "LOCK",
+        "MERGE",
+        "MKACTIVITY",
+        "MKCALENDAR",
+        "MKCOL",
+        "MKREDIRECTREF",
+        "MKWORKSPACE",
+        "MOVE",
+        "OPTIONS",
+        "ORDERPATCH",
+        "PATCH",
+        "POST",
+        "PRI",
+        "PROPFIND",
+        "PROPPATCH",
+        "PUT",
+        "QUERY",
+        "REBIND",
+        "REPORT",
+        "SEARCH",
+        "TRACE",
+        "UNBIND",
+        "UNCHECKOUT",
+        "UNLINK",
+        "UNLOCK",
+        "UPDATE",
+        "UPDATEREDIRECTREF",
+        "VERSION-CONTROL",
+        // Not registered, but widely used to clear caches.
+        "PURGE",
+    ];
+    // Registered methods are in capitals.
+    if !method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return Ok(());
+    }
+    let is_known = |known: &&str| known.eq_ignore_ascii_case(method);
+    if REGISTERED.iter().any(is_known) {
+        return Err(BadRequest::Method);
+    }
+    Ok(())
+}
+
 /// Why a request is answered with 400: servers may read it in different ways, so the limiter
 /// could count another request than the one that is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +167,24 @@ pub enum BadRequest {
     /// A `;` is next to a query parameter that requests are counted by: some servers separate
     /// parameters there.
     Semicolon,
-    /// A cookie that requests are counted by is in quotes and contains `\\`, which some servers
-    /// read as an escape.
-    EscapedCookie,
-    /// The name of a header differs only by `_` for `-` from one that requests are counted by,
-    /// and the header cannot be removed before the request is served.
-    UnderscoreVariant,
+    /// A cookie that requests are counted by has quotes, backslashes, commas or white space where
+    /// servers disagree on what they mean.
+    UnclearCookie,
+    /// A cookie that requests are counted by occurs within another, where some servers find it.
+    HiddenCookie,
+    /// Servers may take the name of a query parameter or a cookie for one that requests are
+    /// counted by.
+    AlikeName,
+    /// Servers may take the name of a header for one that requests are counted by, or for one
+    /// that proxies set, and the header cannot be removed before the request is served.
+    AlikeHeader,
+    /// A value that requests are counted by has control characters, or white space at its ends,
+    /// which some servers remove.
+    UnclearValue,
+    /// `Authorization` has the scheme Bearer, but not exactly one token.
+    UnclearToken,
+    /// The method differs from a registered one only by case.
+    Method,
 }
 
 impl BadRequest {
@@ -126,12 +200,27 @@ impl BadRequest {
                 "a `;` in the query is next to a parameter that requests are counted by; write \
                  `%3B` in a value"
             }
-            Self::EscapedCookie => {
-                "a cookie that requests are counted by is in quotes and contains a backslash"
+            Self::UnclearCookie => {
+                "a cookie that requests are counted by contains quotes, backslashes, commas or \
+                 white space"
             }
-            Self::UnderscoreVariant => {
-                "a header name differs only by `_` for `-` from one that requests are counted by"
+            Self::HiddenCookie => {
+                "a cookie that requests are counted by occurs within another cookie"
             }
+            Self::AlikeName => {
+                "servers may take the name of a query parameter or a cookie for one that requests \
+                 are counted by"
+            }
+            Self::AlikeHeader => {
+                "servers may take the name of a header for one that requests are counted by, or \
+                 for one that proxies set"
+            }
+            Self::UnclearValue => {
+                "a value that requests are counted by contains control characters, or begins or \
+                 ends with white space"
+            }
+            Self::UnclearToken => "`Authorization: Bearer` must have exactly one token",
+            Self::Method => "the method differs from a registered one only by case",
         }
     }
 }
@@ -147,5 +236,20 @@ impl std::error::Error for BadRequest {}
 impl From<PathError> for BadRequest {
     fn from(error: PathError) -> Self {
         Self::Path(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_must_not_differ_from_a_registered_one_by_case_only() {
+        for method in ["post", "Get", "pUT", "version-control"] {
+            assert_eq!(check_method(method), Err(BadRequest::Method), "{method}");
+        }
+        for method in ["POST", "M-SEARCH", "posts", "custom", "GETS"] {
+            assert_eq!(check_method(method), Ok(()), "{method}");
+        }
     }
 }

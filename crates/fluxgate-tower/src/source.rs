@@ -1,19 +1,22 @@
 //! Where the identity and the attributes of a request come from.
 
+mod list;
 mod values;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use fluxgate_core::internals::lossless_text;
+use fluxgate_core::internals::{AUTHORIZATION, counted_credentials, lossless_text};
 
 use crate::claims::Claims;
 use crate::request_head::{BadRequest, RequestHead};
-use values::{cookies, only, parameters};
+pub use list::SourceList;
+pub(crate) use values::check_header;
+use values::{cookies, only, parameters, token_of};
 
-/// The part of a request that a value comes from: a header, a query parameter, a cookie or,
-/// with the feature `jwt`, a claim of a verified token.
+/// The part of a request that a value comes from: a header, a bearer token, a query parameter, a
+/// cookie or, with the feature `jwt`, a claim of a verified token.
 ///
 /// ```
 /// use fluxgate_tower::Source;
@@ -33,6 +36,7 @@ pub struct Source(Kind);
 enum Kind {
     /// The name is in lower case.
     Header(Box<str>),
+    Bearer,
     Query(Box<str>),
     Cookie(Box<str>),
     #[cfg(feature = "jwt")]
@@ -41,8 +45,8 @@ enum Kind {
 
 /// The kinds of sources, for messages.
 const KINDS: &str = match cfg!(feature = "jwt") {
-    true => "header:NAME, query:NAME, cookie:NAME or jwt:CLAIM",
-    false => "header:NAME, query:NAME or cookie:NAME",
+    true => "header:NAME, bearer, query:NAME, cookie:NAME or jwt:CLAIM",
+    false => "header:NAME, bearer, query:NAME or cookie:NAME",
 };
 
 /// Why a text is not a [`Source`].
@@ -65,7 +69,8 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// Creates the source for the header of this name, in any case. Its value is trimmed.
+    /// Creates the source for the header of this name, in any case. Its value is trimmed. That of
+    /// `Authorization` counts with its scheme in lower case and one space behind it.
     ///
     /// # Panics
     /// If no header can have this name.
@@ -73,9 +78,17 @@ impl Source {
         Self::try_header(name).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Creates the source for the token of `Authorization: Bearer …`, in any case of the scheme.
+    /// Other schemes have no such token.
+    pub fn bearer() -> Self {
+        Self(Kind::Bearer)
+    }
+
     /// Creates the source for the query parameter of this name. Names and values are percent
     /// decoded, and `+` is a space. Some servers separate parameters by `;` as well, so a request
-    /// with a `;` next to this parameter is rejected with 400.
+    /// with a `;` next to this parameter is rejected with 400. So is a parameter whose name
+    /// servers may take for this one, and a value with control characters, or with white space
+    /// at its ends.
     ///
     /// # Panics
     /// If the name is empty.
@@ -84,8 +97,10 @@ impl Source {
     }
 
     /// Creates the source for the cookie of this name. Double quotes around its value are
-    /// removed, and percent escapes are decoded if the result is UTF-8. A value in quotes that
-    /// contains a backslash is rejected with 400, because servers disagree on escapes.
+    /// removed, and percent escapes are decoded if the result is UTF-8. A request is rejected
+    /// with 400 if servers disagree on its cookies: if the value has quotes, backslashes, commas
+    /// or white space elsewhere, if the name occurs within another cookie, or if servers may take
+    /// the name of another cookie for this one.
     ///
     /// # Panics
     /// If no cookie can have this name.
@@ -107,12 +122,27 @@ impl Source {
         Self::try_claim(claim).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns the name of the header in lower case, if the source is one.
+    /// Returns the name of the header in lower case, if the source is one, or a part of one that
+    /// must not be repeated.
     pub fn header_name(&self) -> Option<&str> {
         match &self.0 {
             Kind::Header(name) => Some(name),
+            Kind::Bearer => Some(AUTHORIZATION),
             _ => None,
         }
+    }
+
+    /// Returns the name of the header that the value is in, in lower case.
+    pub(crate) fn read_header(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Cookie(_) => Some("cookie"),
+            _ => self.header_name(),
+        }
+    }
+
+    /// Returns whether the value is all of a header.
+    pub(crate) fn is_whole_header(&self) -> bool {
+        matches!(self.0, Kind::Header(_))
     }
 
     /// Returns the name of the claim, if the source is one.
@@ -136,7 +166,23 @@ impl Source {
         claims: &Claims,
     ) -> Result<Option<Cow<'a, str>>, BadRequest> {
         let value = match &self.0 {
-            Kind::Header(name) => return Ok(head.only_value(name)?.map(lossless_text)),
+            Kind::Header(name) => {
+                let value = head.only_value(name)?;
+                if let Some(value) = value {
+                    check_header(name, value)?;
+                }
+                match **name == *AUTHORIZATION {
+                    true => value.map(counted_credentials),
+                    false => value.map(Cow::Borrowed),
+                }
+            }
+            Kind::Bearer => {
+                let value = head.only_value(AUTHORIZATION)?;
+                if let Some(value) = value {
+                    check_header(AUTHORIZATION, value)?;
+                }
+                value.map_or(Ok(None), token_of)?.map(Cow::Borrowed)
+            }
             Kind::Query(name) => only(parameters(head.query().unwrap_or_default(), name))?,
             Kind::Cookie(name) => {
                 let lines = head.header_lines("cookie");
@@ -206,6 +252,7 @@ impl FromStr for Source {
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
         match text.split_once(':') {
+            None if text == "bearer" => Ok(Self::bearer()),
             Some(("header", name)) => Self::try_header(name),
             Some(("query", name)) => Self::try_query(name),
             Some(("cookie", name)) => Self::try_cookie(name),
@@ -227,6 +274,7 @@ impl TryFrom<&str> for Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, name) = match &self.0 {
+            Kind::Bearer => return f.write_str("bearer"),
             Kind::Header(name) => ("header", name),
             Kind::Query(name) => ("query", name),
             Kind::Cookie(name) => ("cookie", name),
@@ -248,6 +296,7 @@ mod tests {
             ("query:api key", Source::query("api key")),
             ("query:a:b", Source::query("a:b")),
             ("cookie:Session", Source::cookie("Session")),
+            ("bearer", Source::bearer()),
         ] {
             assert_eq!(text.parse(), Ok(source.clone()));
             assert_eq!(Source::try_from(text), Ok(source.clone()));
@@ -260,7 +309,7 @@ mod tests {
 
     #[test]
     fn an_invalid_text_is_refused_with_the_reason() {
-        for text in ["X-User-Id", "Header:a", "JWT:sub"] {
+        for text in ["X-User-Id", "Header:a", "JWT:sub", "bearer:x", "Bearer"] {
             let error = Source::from_str(text).unwrap_err();
             assert_eq!(
                 error.to_string(),

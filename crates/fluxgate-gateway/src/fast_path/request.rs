@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use fluxgate_core::internals::RequestPath;
 use fluxgate_http::content_length;
-use fluxgate_tower::internals::RequestHead;
+use fluxgate_tower::internals::{RequestHead, check_method, is_plain_name};
 use memchr::memchr_iter;
 
 use crate::hop_by_hop::HeaderKind;
@@ -60,7 +60,8 @@ impl<'a> FastRequest<'a> {
             return None;
         };
         let (method, target) = (request.method?, request.path?);
-        if request.version != Some(1) || !is_unambiguous_target(target) || method == "CONNECT" {
+        let is_known_method = method != "CONNECT" && check_method(method).is_ok();
+        if request.version != Some(1) || !is_unambiguous_target(target) || !is_known_method {
             return None;
         }
         let query = memchr::memchr(b'?', target.as_bytes());
@@ -74,8 +75,8 @@ impl<'a> FastRequest<'a> {
         let mut headers = Headers::new();
         for header in &*request.headers {
             match HeaderKind::of(header.name) {
-                // Some servers do not distinguish `_` from `-`.
-                HeaderKind::EndToEnd if !header.name.contains('_') => {}
+                // Servers may take any other name for one that counts.
+                HeaderKind::EndToEnd if is_plain_name(header.name) => {}
                 HeaderKind::Host if host.is_none() && is_unambiguous_host(header.value) => {
                     host = Some(header.value);
                 }
@@ -203,6 +204,7 @@ mod tests {
             ("GET /x", "\r\nGET /x"),
             ("GET /x", "GET  /x"),
             ("GET", "get"),
+            ("GET", "Get"),
             ("GET /x", "GET http://b/x"),
             ("GET /x", "GET *"),
             ("GET /x", "CONNECT a:80"),
@@ -243,6 +245,8 @@ mod tests {
             ("X: 1", "Content-Length: 18446744073709551616"),
             ("X: 1", "Content_Length: 0"),
             ("X: 1", "X_Forwarded-For: 1.2.3.4"),
+            ("X: 1", "X.User.Id: 1"),
+            ("X: 1", "-X: 1"),
             ("X: 1", "Connection: close"),
             ("X: 1", "Connection: keep-alive, x-secret"),
             ("X: 1", "Expect: 100-continue"),

@@ -89,6 +89,7 @@ fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
         is_trusted,
         default_host: "unused",
         repeats_identity: None,
+        reads_odd_headers: false,
     };
     let options = RequestOptions {
         target: request.target,

@@ -157,7 +157,6 @@ impl<E: Engine> Gateway<E> {
             replaced_body: admitted.body.as_ref().map(Bytes::len),
             trailers: wanted.trailers,
             upgrade: upgrade.map(HeaderValue::as_bytes),
-            underscores: true,
         };
         let mut buffers = Buffers::take();
         let (out, scratch) = (&mut buffers.output, &mut buffers.json);

@@ -260,7 +260,7 @@ impl Filter {
         peer: Option<IpAddr>,
         customize: impl FnOnce(RequestContextBuilder<'a>, &'a D) -> RequestContextBuilder<'a>,
     ) -> Result<RequestContext<'a>, ContextError> {
-        let (proxies, source) = (&self.trusted_proxies, &self.client_ip);
+        let (proxies, source) = (&self.trusted_proxies, self.client_ip.of(head));
         let ip = match self.trusts_peer {
             true => proxies.forwarded_client_ip(source, head),
             false => proxies.client_ip(peer, source, head),

@@ -18,7 +18,7 @@ use super::body::{SameBody, WrapBody};
 use super::customizer::{Customizer, CustomizerChain};
 use super::denial::{Denial, DenialHandler};
 use super::service::{RateLimit, Settings};
-use crate::client_ip::{ClientIpSource, NetworkError, PeerSource, parse_network};
+use crate::client_ip::{ClientIpSources, NetworkError, PeerSource, parse_network};
 use crate::context::Identity;
 use crate::filter::Filter;
 use crate::handler::Handler;
@@ -26,7 +26,7 @@ use crate::headers::HeaderFamilies;
 #[cfg(feature = "jwt")]
 use crate::jwt::Jwt;
 use crate::problem::FailedClosedStatus;
-use crate::source::Source;
+use crate::source::SourceList;
 
 /// Limits the requests to a service.
 ///
@@ -220,9 +220,9 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
         self.with(|filter| filter.identity(identity))
     }
 
-    /// Reads an attribute of the context from this source, in place of an earlier source for
-    /// the same attribute. A request without a value lacks the attribute. Customizers may
-    /// change it.
+    /// Reads an attribute of the context from this source, or from the first of these that a
+    /// request has, in place of earlier sources for the same attribute. A request without a value
+    /// lacks the attribute. Customizers may change it.
     ///
     /// ```
     /// use fluxgate_core::{KeyPart, Quota, Rule};
@@ -237,8 +237,8 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn attribute(self, name: impl Into<Box<str>>, source: Source) -> Self {
-        self.with(|filter| filter.attribute(name, source))
+    pub fn attribute(self, name: impl Into<Box<str>>, sources: impl Into<SourceList>) -> Self {
+        self.with(|filter| filter.attribute(name, sources))
     }
 
     /// Verifies the tokens of requests with these settings (feature `jwt`), so that identities
@@ -280,9 +280,9 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     }
 
     /// Sets the header in which proxies report the client's address; `X-Forwarded-For` by
-    /// default.
-    pub fn client_ip(self, source: ClientIpSource) -> Self {
-        self.with(|filter| filter.client_ip(source))
+    /// default. Of several, the first that a request has counts.
+    pub fn client_ip(self, sources: impl Into<ClientIpSources>) -> Self {
+        self.with(|filter| filter.client_ip(sources))
     }
 
     /// Sets the header families that responses carry.

@@ -17,6 +17,7 @@ use super::customizer::{Customizer as _, CustomizerChain};
 use super::denial::DenialHandler;
 use super::future::{Evaluation, ResponseFuture};
 use super::rejection::{Rejection, RejectionFormat};
+use crate::alike_names::is_plain_name;
 use crate::client_ip::PeerSource;
 use crate::context::ContextError;
 use crate::filter::Filter;
@@ -111,10 +112,11 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let settings = &self.settings;
         let (mut head, body) = request.into_parts();
-        match evaluate(settings, &head) {
+        let mut reads_odd_headers = false;
+        match evaluate(settings, &head, &mut reads_odd_headers) {
             Evaluated::Allowed(headers, hold) => {
                 if headers.is_some() {
-                    sanitize(settings, &mut head);
+                    sanitize(settings, &mut head, reads_odd_headers);
                 }
                 if let Some(hold) = &hold {
                     head.extensions.insert(hold.clone());
@@ -124,14 +126,14 @@ where
             }
             Evaluated::Rejected(rejection) => {
                 if settings.on_denied.is_some() {
-                    sanitize(settings, &mut head);
+                    sanitize(settings, &mut head, reads_odd_headers);
                 }
                 let response = settings.rejection_format().response(&head, &rejection);
                 self.release_inner();
                 ResponseFuture::rejected(response)
             }
             Evaluated::Pending(evaluation) => {
-                sanitize(settings, &mut head);
+                sanitize(settings, &mut head, reads_odd_headers);
                 let request = Request::from_parts(head, body);
                 let format = settings.rejection_format();
                 self.release_inner();
@@ -151,8 +153,13 @@ enum Evaluated<R> {
     Pending(Evaluation<R>),
 }
 
-/// Evaluates a request at once, if nothing must be awaited.
-fn evaluate<H>(settings: &Arc<Settings<H>>, head: &Parts) -> Evaluated<H::Report>
+/// Evaluates a request at once, if nothing must be awaited. Sets whether a header is read whose
+/// name is not plain.
+fn evaluate<H>(
+    settings: &Arc<Settings<H>>,
+    head: &Parts,
+    reads_odd_headers: &mut bool,
+) -> Evaluated<H::Report>
 where
     H: Handler + 'static,
     H::Rules: 'static,
@@ -175,6 +182,7 @@ where
         return Evaluated::Allowed(None, None);
     };
     let rules = handler.rules(rule_set);
+    *reads_odd_headers = filter.reads_odd_headers(known_headers(handler, &rules));
     let peer = peer.peer_ip(head);
     let customize = |context, head| customizers.customize(context, head);
     let context = match filter.context(handler, &rules, (head, &path), peer, customize) {
@@ -231,22 +239,25 @@ where
 
 /// Removes header lines by which the inner service could identify another sender than the
 /// filter did.
-fn sanitize<H: Handler>(settings: &Settings<H>, head: &mut Parts) {
+fn sanitize<H: Handler>(settings: &Settings<H>, head: &mut Parts, reads_odd_headers: bool) {
     let Settings {
         handler, filter, ..
     } = settings;
     filter.keep_first_line(&mut head.headers);
     let mut names = head.headers.keys();
-    if !names.any(|name| name.as_str().contains('_')) {
-        return;
+    if reads_odd_headers || names.any(|name| !is_plain_name(name.as_str())) {
+        let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
+        filter.remove_alike_headers(&mut head.headers, known_headers(handler, &rules));
     }
-    let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
-    let rule_headers = match handler.header_names(&rules) {
+}
+
+/// Returns the headers that rules are known to read.
+fn known_headers<'r, H: Handler>(handler: &'r H, rules: &'r H::Rules) -> &'r [Box<str>] {
+    match handler.header_names(rules) {
         HeaderNames::Only(names) => names,
         // The headers that the rules match by are unknown here.
-        HeaderNames::All => handler.key_header_names(&rules),
-    };
-    filter.remove_underscore_variants(&mut head.headers, rule_headers);
+        HeaderNames::All => handler.key_header_names(rules),
+    }
 }
 
 /// A pointer to the handler of the settings.

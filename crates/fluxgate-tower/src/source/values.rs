@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use fluxgate_core::internals::AUTHORIZATION;
+
+use crate::alike_names::{Likeness, compare};
 use crate::request_head::BadRequest;
 
 /// Returns the first value, if all are equal.
@@ -19,23 +22,101 @@ pub(super) fn only<'a>(
     Ok(Some(first))
 }
 
-/// Returns the values of a parameter in a query. A `;` next to it is an error.
+/// Returns the values of a parameter in a query. A `;` next to it is an error, and so is a name
+/// that servers may take for this one.
 pub(super) fn parameters<'a>(
     query: &'a str,
     name: &str,
 ) -> impl Iterator<Item = Result<Cow<'a, [u8]>, BadRequest>> {
-    let is_named = move |pair: &str| {
+    let likeness = move |pair: &str| {
         let key = pair.split_once('=').map_or(pair, |(key, _)| key);
-        *form_decoded(key.as_bytes()) == *name.as_bytes()
+        compare(&form_decoded(key.as_bytes()), name)
     };
     query.split('&').filter_map(move |pair| {
         if pair.contains(';') {
             let mut parts = pair.split(';').chain([pair]);
-            return parts.any(is_named).then_some(Err(BadRequest::Semicolon));
+            let is_near = parts.any(|part| likeness(part) != Likeness::Other);
+            return is_near.then_some(Err(BadRequest::Semicolon));
         }
         let value = pair.split_once('=').map_or("", |(_, value)| value);
-        is_named(pair).then(|| Ok(form_decoded(value.as_bytes())))
+        match likeness(pair) {
+            Likeness::Same => Some(checked(form_decoded(value.as_bytes()))),
+            Likeness::Alike => Some(Err(BadRequest::AlikeName)),
+            Likeness::Other => None,
+        }
     })
+}
+
+/// Rejects a value that servers clean in different ways.
+fn checked(value: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, BadRequest> {
+    if value.iter().any(u8::is_ascii_control) {
+        return Err(BadRequest::UnclearValue);
+    }
+    check_ends(&value)?;
+    Ok(value)
+}
+
+/// Rejects a value with white space at either end, which some servers remove. A byte that is not
+/// UTF-8 counts as Latin-1.
+fn check_ends(value: &[u8]) -> Result<(), BadRequest> {
+    let is_plain = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_graphic);
+    if is_plain(value.first()) && is_plain(value.last()) {
+        return Ok(());
+    }
+    let chars = value.utf8_chunks().flat_map(|chunk| {
+        let invalid = chunk.invalid().iter().map(|byte| char::from(*byte));
+        chunk.valid().chars().chain(invalid)
+    });
+    // Some servers remove a byte order mark as well.
+    let is_space = |it: char| it.is_whitespace() || it == '\u{feff}';
+    let ends = [chars.clone().next(), chars.last()];
+    if ends.into_iter().flatten().any(is_space) {
+        return Err(BadRequest::UnclearValue);
+    }
+    Ok(())
+}
+
+/// Rejects the value of a header that servers clean in different ways. `name` is in lower case.
+pub(crate) fn check_header(name: &str, value: &[u8]) -> Result<(), BadRequest> {
+    check_ends(value)?;
+    // Some servers decode the encoded words of mail, such as `=?utf-8?q?ann?=`.
+    let has_encoded_word =
+        value.contains(&b'?') && contains_pair(value, b"=?") && contains_pair(value, b"?=");
+    // Some servers separate a scheme by any white space of Unicode or Latin-1.
+    if has_encoded_word || (name == AUTHORIZATION && !value.is_ascii()) {
+        return Err(BadRequest::UnclearValue);
+    }
+    if name == AUTHORIZATION {
+        token_of(value)?;
+    }
+    Ok(())
+}
+
+fn contains_pair(text: &[u8], pair: &[u8; 2]) -> bool {
+    text.windows(2).any(|it| it == pair)
+}
+
+/// Returns the token of an `Authorization` header with the scheme Bearer.
+pub(super) fn token_of(value: &[u8]) -> Result<Option<&[u8]>, BadRequest> {
+    const SCHEME: &[u8] = b"bearer";
+    let Some((scheme, rest)) = value.split_at_checked(SCHEME.len()) else {
+        return Ok(None);
+    };
+    if !scheme.eq_ignore_ascii_case(SCHEME) {
+        return Ok(None);
+    }
+    match rest {
+        [] => Ok(None),
+        [b' ' | b'\t', ..] => match rest.trim_ascii() {
+            [] => Ok(None),
+            // Some servers cut the token at white space, such as U+00A0.
+            token if token.iter().all(u8::is_ascii_graphic) => Ok(Some(token)),
+            _ => Err(BadRequest::UnclearToken),
+        },
+        // Another scheme that begins alike.
+        [byte, ..] if byte.is_ascii_alphanumeric() || b"-_".contains(byte) => Ok(None),
+        _ => Err(BadRequest::UnclearToken),
+    }
 }
 
 /// Decodes percent escapes, and `+` as a space. An incomplete escape is left as it is.
@@ -70,7 +151,8 @@ fn hex(digit: u8) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// Returns the values of a cookie in a line of the header.
+/// Returns the values of a cookie in a line of the header. It is an error if servers may find
+/// it in another place.
 pub(super) fn cookies<'a>(
     line: &'a [u8],
     name: &str,
@@ -78,24 +160,70 @@ pub(super) fn cookies<'a>(
     line.split(|byte| *byte == b';').filter_map(move |pair| {
         let at = pair.iter().position(|byte| *byte == b'=')?;
         let (key, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
-        (key == name.as_bytes()).then(|| cookie_value(value))
+        if hides(value, name) {
+            return Some(Err(BadRequest::HiddenCookie));
+        }
+        if key == name.as_bytes() {
+            return Some(cookie_value(value));
+        }
+        if compare(&decoded(key, |byte| byte), name) != Likeness::Other {
+            return Some(Err(BadRequest::AlikeName));
+        }
+        ends_with_name(key, name).then_some(Err(BadRequest::HiddenCookie))
     })
+}
+
+/// Returns whether the name of a cookie stands before a `=` in the value of another. Servers
+/// that separate cookies by white space or commas, or that know quoted strings, find it there.
+fn hides(value: &[u8], name: &str) -> bool {
+    let mut parts = value.split(|byte| *byte == b'=');
+    parts.next_back();
+    parts.any(|part| ends_with_name(part, name))
+}
+
+/// Returns whether a text ends with the name of a cookie, or one alike, at its start or behind a
+/// character that no name may contain.
+fn ends_with_name(text: &[u8], name: &str) -> bool {
+    let is_other = |byte: &u8| !byte.is_ascii_alphanumeric();
+    let trimmed = |text: &[u8]| text.iter().rev().skip_while(|byte| is_other(byte)).count();
+    let fold = |byte: &u8| match byte.is_ascii_alphanumeric() {
+        true => byte.to_ascii_lowercase(),
+        false => b'_',
+    };
+    let name = &name.as_bytes()[..trimmed(name.as_bytes())];
+    let start = name.iter().position(|byte| !is_other(byte));
+    let Some(core) = start.map(|start| &name[start..]) else {
+        return false;
+    };
+    let text = &text[..trimmed(text)];
+    let Some((before, end)) = text.split_at_checked(text.len().wrapping_sub(core.len())) else {
+        return false;
+    };
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let mut before = before.iter().rev().take_while(|byte| is_token(byte));
+    end.iter().map(fold).eq(core.iter().map(fold)) && before.all(is_other)
 }
 
 /// Returns the value of a cookie as most servers read it: without quotes around it, and with
 /// percent escapes decoded if that gives UTF-8.
 fn cookie_value(value: &[u8]) -> Result<Cow<'_, [u8]>, BadRequest> {
-    let inner = match value {
-        [b'"', inner @ .., b'"'] if inner.contains(&b'\\') => {
-            return Err(BadRequest::EscapedCookie);
-        }
-        [b'"', inner @ .., b'"'] => inner,
-        value => value,
+    let (inner, unclear) = match value {
+        // Some servers read escapes in quotes.
+        [b'"', inner @ .., b'"'] => (inner, &b"\"\\"[..]),
+        // Some servers end a value at white space or at a comma.
+        value => (value, &b"\", \t"[..]),
     };
+    if inner.iter().any(|byte| unclear.contains(byte)) {
+        return Err(BadRequest::UnclearCookie);
+    }
     let decoded = decoded(inner, |byte| byte);
+    // Express reads JSON behind `j:`.
+    if decoded.starts_with(b"j:") {
+        return Err(BadRequest::UnclearCookie);
+    }
     match std::str::from_utf8(&decoded) {
-        Ok(_) => Ok(decoded),
-        Err(_) => Ok(Cow::Borrowed(inner)),
+        Ok(_) => checked(decoded),
+        Err(_) => checked(Cow::Borrowed(inner)),
     }
 }
 
@@ -134,7 +262,7 @@ mod tests {
             ("?a+b=%zz%", Some("%zz%")),
             ("?a+b=%%31", Some("%1")),
             ("?a+b=%ff", Some("\u{10ffff}")),
-            ("?a+b=x&A+b=y", Some("x")),
+            ("?a+b=x&ab=y&my+a+b=z", Some("x")),
             ("?a+b=x&a%20b=%78", Some("x")),
         ] {
             let target = format!("/p{query}");
@@ -145,6 +273,36 @@ mod tests {
             let target = format!("/p{query}");
             let found = value(&source, &target, &[]);
             assert_eq!(found, Err(BadRequest::ConflictingValues), "{query}");
+        }
+        for query in [
+            "?A+b=x",
+            "?a+b=x&a.b=y",
+            "?a_b=x",
+            "?a[b=x",
+            "?+a+b=x",
+            "?a+b%00=x",
+            "?a+b%00c=x",
+            "?a+b[]=x",
+            "?a+b[0]=x",
+            "?%c2%a0a+b=x",
+        ] {
+            let found = value(&source, &format!("/p{query}"), &[]);
+            assert_eq!(found, Err(BadRequest::AlikeName), "{query}");
+        }
+        for query in [
+            "?a+b=x%0a",
+            "?a+b=%09x",
+            "?a+b=x%00y",
+            "?a+b=+x",
+            "?a+b=x%20",
+            "?a+b=x%c2%a0",
+            "?a+b=%c2%85x",
+            "?a+b=x%a0",
+            "?a+b=%ef%bb%bfx",
+            "?a+b=%7f",
+        ] {
+            let found = value(&source, &format!("/p{query}"), &[]);
+            assert_eq!(found, Err(BadRequest::UnclearValue), "{query}");
         }
         for query in [
             "?a+b=x;y",
@@ -176,13 +334,12 @@ mod tests {
             (&[][..], None),
             (&["a=b"], None),
             (&["id"], None),
-            (&["ID=x; xid=y"], None),
+            (&["xid=y; my_id=z; a=myid=1"], None),
             (&["id="], Some("")),
             (&["a=b; id=x"], Some("x")),
             (&["a=b", "id=x"], Some("x")),
             (&["a=b;id = x ;c"], Some("x")),
             (&["id=\"x y\""], Some("x y")),
-            (&["id=\""], Some("\"")),
             (&["id=a%20b+c=d"], Some("a b+c=d")),
             (&["id=%61nn"], Some("ann")),
             (&["id=\"a%6En\""], Some("ann")),
@@ -200,7 +357,114 @@ mod tests {
             let found = value(&source, "/", lines);
             assert_eq!(found, Err(BadRequest::ConflictingValues), "{lines:?}");
         }
-        let escaped = value(&source, "/", &["id=\"\\141nn\""]);
-        assert_eq!(escaped, Err(BadRequest::EscapedCookie));
+        for line in [
+            "id=\"\\141nn\"",
+            "id=\"a\"b\"",
+            "id=\"",
+            "id=x\"",
+            "id=x y",
+            "id=x,y",
+            "id=\"x; y\"",
+            "id=j:1",
+            "id=j%3A%22x%22",
+        ] {
+            let found = value(&source, "/", &[line]);
+            assert_eq!(found, Err(BadRequest::UnclearCookie), "{line}");
+        }
+        for line in [
+            "ID=x",
+            "id=x; Id=y",
+            "\"id\"=x",
+            "$id=x",
+            "i%64=x",
+            "id[]=x",
+            "id[0]=x",
+            "id%00=x",
+        ] {
+            let found = value(&source, "/", &[line]);
+            assert_eq!(found, Err(BadRequest::AlikeName), "{line}");
+        }
+        for line in [
+            "id=x; a=b id=y",
+            "a=b id=y",
+            "a=b,id=y",
+            "a=\"b\"id=y",
+            "a=b\tid = y",
+            "a=b c id=y",
+            "c id=y",
+            "c,-id.=y",
+            "=id=y",
+            "a=/x?ID=y",
+            "id=x=id=y",
+        ] {
+            let found = value(&source, "/", &[line]);
+            assert_eq!(found, Err(BadRequest::HiddenCookie), "{line}");
+        }
+        for line in ["id=x%0a", "id=%20x", "id=\"x \"", "id=%C2%A0x", "id=x%00"] {
+            let found = value(&source, "/", &[line]);
+            assert_eq!(found, Err(BadRequest::UnclearValue), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_behind_bytes_that_are_not_ascii_is_not_missed() {
+        let source = Source::cookie("id");
+        for line in [
+            &b"\xa0id=y"[..],
+            b"\xc2\xa0id=y",
+            b"id=x; \xc2\xa0id=y",
+            b"a=b\xc2\xa0id=y",
+            b"a=b\x85id=y",
+        ] {
+            let line = http::HeaderValue::from_bytes(line).unwrap();
+            let request = Request::get("/").header("cookie", line);
+            let head = request.body(()).unwrap().into_parts().0;
+            let found = source.value(&head, &Claims::default());
+            assert!(found.is_err(), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_read_whatever_the_case_of_its_scheme() {
+        let value = |source: &Source, text: &[u8]| {
+            let text = http::HeaderValue::from_bytes(text).unwrap();
+            let request = Request::get("/").header("authorization", text);
+            let head = request.body(()).unwrap().into_parts().0;
+            let value = source.value(&head, &Claims::default())?;
+            Ok(value.map(Cow::into_owned))
+        };
+        let (bearer, whole) = (Source::bearer(), Source::header("Authorization"));
+        for (text, token, counted) in [
+            ("Bearer Ab", Some("Ab"), "bearer Ab"),
+            ("bEARER   Ab", Some("Ab"), "bearer Ab"),
+            ("bearer\tAb=", Some("Ab="), "bearer Ab="),
+            ("Basic Ab", None, "basic Ab"),
+            ("Bearer", None, "Bearer"),
+            ("Bearers Ab", None, "bearers Ab"),
+            ("Ab", None, "Ab"),
+            ("", None, ""),
+        ] {
+            let token = Ok(token.map(str::to_owned));
+            assert_eq!(value(&bearer, text.as_bytes()), token, "{text}");
+            let counted = Ok(Some(counted.to_owned()));
+            assert_eq!(value(&whole, text.as_bytes()), counted, "{text}");
+        }
+        for text in [
+            &b"Bearer a b"[..],
+            b"Bearer a\xa0",
+            b"Bearer\xa0a",
+            b"Bearer\xc2\xa0a",
+        ] {
+            let found = value(&bearer, text);
+            assert_eq!(found, Err(BadRequest::UnclearToken), "{text:?}");
+        }
+        for text in [
+            &b"Bearer a b"[..],
+            b"Bearer a\xa0",
+            b"Bearer\xa0a",
+            b"Basic \xa0a",
+        ] {
+            assert!(value(&whole, text).is_err(), "{text:?}");
+        }
     }
 }

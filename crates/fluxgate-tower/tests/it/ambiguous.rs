@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use fluxgate_tower::RateLimitLayer;
+use fluxgate_testkit::readings::{READINGS, SentRequest, Treatment};
+use fluxgate_tower::{Identity, RateLimitLayer, Source};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
 use serde_json::{Value, json};
@@ -248,5 +249,48 @@ async fn patterns_may_be_compared_without_case() {
         ("/%4cOGIN", 429),
     ] {
         assert_eq!(send(&service, get(path)).await.status, status, "{path}");
+    }
+}
+
+/// The rule set `s` has the limit of a reading.
+#[tokio::test(start_paused = true)]
+async fn the_layer_counts_what_frameworks_read() {
+    for reading in READINGS {
+        let seen: Arc<Mutex<HeaderMap>> = Arc::default();
+        let rule = format!(
+            "{{ id: r, bands: [ {{ capacity: 1, window: 1h }} ], {} }}",
+            reading.rule
+        );
+        let api_key: Source = reading.api_key.parse().unwrap();
+        let layer = RateLimitLayer::new(limiter(&rule)).rule_set("s");
+        let layer = layer.identity(Identity::default().api_key(api_key));
+        let service = layer.layer(service_fn({
+            let seen = Arc::clone(&seen);
+            move |request: Request<Full<Bytes>>| {
+                *seen.lock().unwrap() = request.headers().clone();
+                std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
+            }
+        }));
+        let ask = async |sent: &SentRequest| {
+            let headers = sent.headers.iter();
+            let headers: Vec<_> = headers.map(|(name, it)| (*name, it.as_bytes())).collect();
+            let mut asked = request(sent.target, &headers);
+            *asked.method_mut() = Method::from_bytes(sent.method.as_bytes()).unwrap();
+            send(&service, asked).await.status
+        };
+        assert_eq!(ask(&reading.plain).await, 200, "{reading:?}");
+        seen.lock().unwrap().clear();
+        let status = ask(&reading.spelled).await;
+        match reading.treatment {
+            Treatment::Counted => assert_eq!(status, 429, "{reading:?}"),
+            Treatment::Rejected => assert_eq!(status, 400, "{reading:?}"),
+            Treatment::Removed => {
+                assert_eq!(status, 200, "{reading:?}");
+                let (name, _) = reading.spelled.headers.last().unwrap();
+                assert_eq!(seen.lock().unwrap().get(*name), None, "{reading:?}");
+            }
+            // The layer does not write the headers of proxies.
+            Treatment::RemovedByProxies => assert_eq!(status, 200, "{reading:?}"),
+        }
     }
 }

@@ -69,7 +69,7 @@ impl Api {
             return Err(EngineError::NotReady.into());
         }
         if filter.rule_set_for(&path).is_some() {
-            self.refuse_underscore_variants(filter, &forwarded)?;
+            self.refuse_alike_headers(filter, &forwarded)?;
         }
         let origin = Origin::with_headers(Listener::Api, &head.headers);
         let handler = EngineHandler::new(&self.engine, &origin);
@@ -92,9 +92,9 @@ impl Api {
         Ok(response)
     }
 
-    /// Refuses a request with a header that differs from a header of the rules only by `_`
-    /// for `-`: the service cannot remove it from the request that the proxy forwards.
-    fn refuse_underscore_variants(
+    /// Refuses a request with a header that servers may take for one that counts: the service
+    /// cannot remove it from the request that the proxy forwards.
+    fn refuse_alike_headers(
         &self,
         filter: &Filter,
         head: &ForwardedRequest<'_>,
@@ -103,8 +103,8 @@ impl Api {
         let rules = rules.as_ref().zip(filter.rule_set_name());
         let rules = rules.and_then(|(rules, name)| rules.get(name));
         let names = rules.map_or(&[][..], |set| set.header_names());
-        match filter.has_underscore_variant(head, names) {
-            true => Err(ambiguous(BadRequest::UnderscoreVariant)),
+        match filter.has_alike_header(head, names) {
+            true => Err(ambiguous(BadRequest::AlikeHeader)),
             false => Ok(()),
         }
     }

@@ -4,7 +4,9 @@
 use std::net::IpAddr;
 
 use fluxgate_core::internals::yaml::{Faults, Node};
-use fluxgate_tower::{ClientIpSource, FailedClosedStatus, HeaderFamilies, ResetFormat};
+use fluxgate_tower::{
+    ClientIpSource, ClientIpSources, FailedClosedStatus, HeaderFamilies, ResetFormat,
+};
 use ipnet::IpNet;
 
 use super::jwt::Jwt;
@@ -35,8 +37,8 @@ pub struct Filter {
     pub jwt: Option<Jwt>,
     /// The proxies that are trusted to report the client's address.
     pub trusted_proxies: Vec<IpNet>,
-    /// The header in which they report it.
-    pub client_ip: ClientIpSource,
+    /// The headers in which they report it, in order of precedence.
+    pub client_ip: ClientIpSources,
     /// The rate limit headers of responses.
     pub headers: HeaderFamilies,
     /// The status of denials because of a store failure.
@@ -118,10 +120,11 @@ impl Filter {
     }
 
     pub(super) fn node(&self) -> Node {
-        let header = |name: &str| Some(tree::text(format!("header:{name}")));
+        let header =
+            |source: &ClientIpSource| tree::text(format!("header:{}", source.header_name()));
         let proxies = self.trusted_proxies.iter();
         let proxies = tree::list(proxies.map(|network| tree::text(network.to_string())));
-        let client_ip = header(self.client_ip.header_name());
+        let client_ip = tree::one_or_list(self.client_ip.iter().map(header));
         let headers = tree::map([
             ("legacy", Some(tree::plain(self.headers.legacy))),
             ("ietf", Some(tree::plain(self.headers.ietf))),
@@ -142,7 +145,7 @@ impl Filter {
             ("attributes", Some(self.sources.attributes_node())),
             ("jwt", self.jwt.as_ref().map(Jwt::node)),
             ("trusted_proxies", Some(proxies)),
-            ("client_ip", client_ip),
+            ("client_ip", Some(client_ip)),
             ("headers", Some(headers)),
             ("failed_closed_status", Some(failed_closed)),
             ("max_concurrent_waits", Some(max_waits)),
@@ -212,8 +215,10 @@ fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
 /// Rejects claims in a filter that does not verify tokens.
 fn refuse_claims(sources: &Sources, faults: &mut Faults) {
     for field in sources.fields() {
-        let source = &field.source;
-        if let (Some(_), Some(position)) = (source.claim_name(), field.position) {
+        let mut claims = { &field.sources }
+            .iter()
+            .filter(|source| source.claim_name().is_some());
+        if let (Some(source), Some(position)) = (claims.next(), field.position) {
             faults.add(
                 position,
                 format!("`{source}` needs a `jwt` section in the filter, which verifies tokens"),
@@ -222,11 +227,11 @@ fn refuse_claims(sources: &Sources, faults: &mut Faults) {
     }
 }
 
-fn read_client_ip(node: Option<&Node>, faults: &mut Faults) -> ClientIpSource {
-    let name = node.and_then(|node| read::header(node, "`client_ip`", faults));
-    name.map_or_else(ClientIpSource::default, |name| {
-        ClientIpSource::header(&name)
-    })
+fn read_client_ip(node: Option<&Node>, faults: &mut Faults) -> ClientIpSources {
+    let nodes = node.map(|node| read::one_or_list(node, "`client_ip`", faults));
+    let names = nodes.unwrap_or_default().iter();
+    let names = names.filter_map(|node| read::header(node, "`client_ip`", faults));
+    names.map(|name| ClientIpSource::header(&name)).collect()
 }
 
 fn read_headers(node: Option<&Node>, faults: &mut Faults) -> HeaderFamilies {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
+use fluxgate_core::internals::yaml::{Faults, Node, Position};
 use fluxgate_tower::{OnInvalid, Source};
 use http::Uri;
 
@@ -141,7 +141,7 @@ fn read_from(node: &Node, faults: &mut Faults) -> Option<Source> {
     }
     faults.add(
         node.position,
-        "`from` must be header:NAME, query:NAME or cookie:NAME: claims are in the token",
+        "`from` must be header:NAME, bearer, query:NAME or cookie:NAME: claims are in the token",
     );
     None
 }
@@ -150,10 +150,7 @@ fn read_from(node: &Node, faults: &mut Faults) -> Option<Source> {
 fn read_texts(node: Option<&Node>, what: &str, faults: &mut Faults) -> Vec<String> {
     let nodes = match node {
         None => return Vec::new(),
-        Some(node) => match &node.value {
-            Value::List(_) => node.list(what, faults),
-            _ => std::slice::from_ref(node),
-        },
+        Some(node) => read::one_or_list(node, what, faults),
     };
     let texts = nodes.iter();
     let texts = texts.filter_map(|node| read::name(node, what, faults));

@@ -90,3 +90,11 @@ pub(super) fn header(node: &Node, what: &str, faults: &mut Faults) -> Option<Box
         }
     }
 }
+
+/// Returns the elements of a list, or the one value that stands in its place.
+pub(super) fn one_or_list<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> &'n [Node] {
+    match &node.value {
+        Value::List(_) => node.list(what, faults),
+        _ => std::slice::from_ref(node),
+    }
+}

@@ -2,6 +2,7 @@
 
 use fluxgate_core::internals::yaml::Position;
 use fluxgate_core::{KeyPart, RuleSets};
+use fluxgate_tower::Source;
 
 use super::Config;
 use super::filters::Filter;
@@ -33,16 +34,17 @@ pub(crate) fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<Confi
         let mut warn = |position, message| warnings.push(ConfigWarning { position, message });
         let trusts_no_proxy = filter.trusted_proxies.is_empty();
         for source in filter.sources.fields() {
-            if trusts_no_proxy && is_client_controlled(source) && is_used(filter, source, rules) {
+            if trusts_no_proxy
+                && let Some(controlled) = client_controlled(source)
+                && is_used(filter, source, rules)
+            {
                 let SourceField {
-                    field,
-                    source,
-                    position,
+                    field, position, ..
                 } = source;
                 warn(
                     *position,
                     format!(
-                        "filter `{name}`: `{field}` comes from `{source}`, which every client can \
+                        "filter `{name}`: `{field}` comes from `{controlled}`, which every client can \
                          set, and the filter trusts no proxy: a client can change it to evade its \
                          limits; use a claim of a verified token (`jwt:sub`), or list in \
                          `trusted_proxies` the proxy that sets and strips it"
@@ -54,7 +56,8 @@ pub(crate) fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<Confi
             continue;
         };
         let claims = filter.sources.fields().iter();
-        let mut claims = claims.filter_map(|it| it.source.claim_name());
+        let sources = claims.flat_map(|it| &it.sources);
+        let mut claims = sources.filter_map(|source| source.claim_name());
         if claims.next().is_none() {
             warn(
                 Some(jwt.position),
@@ -80,8 +83,10 @@ pub(crate) fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<Confi
     warnings
 }
 
-fn is_client_controlled(field: &SourceField) -> bool {
-    field.source.claim_name().is_none()
+/// Returns the first source that every client can set.
+fn client_controlled(field: &SourceField) -> Option<&Source> {
+    let mut sources = field.sources.iter();
+    sources.find(|source| source.claim_name().is_none())
 }
 
 /// Returns whether the file names the source, or a rule counts by the field.

@@ -1,7 +1,7 @@
 //! Where a filter reads identities and attributes.
 
 use fluxgate_core::internals::yaml::{Faults, Node, Position};
-use fluxgate_tower::{Identity, Source};
+use fluxgate_tower::{Identity, Source, SourceList};
 
 use super::{read, tree};
 
@@ -13,14 +13,14 @@ pub struct Sources {
     fields: Vec<SourceField>,
 }
 
-/// A field of the request context, and its source.
+/// A field of the request context, and its sources.
 #[derive(Clone, Debug)]
 pub struct SourceField {
     /// The field.
     pub field: Field,
-    /// The source.
-    pub source: Source,
-    /// Where the file names the source, unless it is the default.
+    /// The sources, in order of precedence.
+    pub sources: SourceList,
+    /// Where the file names them, unless they are the default.
     pub position: Option<Position>,
 }
 
@@ -54,10 +54,10 @@ impl Sources {
     /// Returns the sources of the user and the API key.
     pub fn identity(&self) -> Identity {
         let mut identity = Identity::default();
-        for SourceField { field, source, .. } in &self.fields {
+        for SourceField { field, sources, .. } in &self.fields {
             match field {
-                Field::User => identity.user = source.clone(),
-                Field::ApiKey => identity.api_key = source.clone(),
+                Field::User => identity.user = sources.clone(),
+                Field::ApiKey => identity.api_key = sources.clone(),
                 Field::Attribute(_) => {}
             }
         }
@@ -65,9 +65,9 @@ impl Sources {
     }
 
     /// Returns the attributes and their sources.
-    pub fn attributes(&self) -> impl Iterator<Item = (&str, &Source)> {
+    pub fn attributes(&self) -> impl Iterator<Item = (&str, &SourceList)> {
         self.fields.iter().filter_map(|it| match &it.field {
-            Field::Attribute(name) => Some((&**name, &it.source)),
+            Field::Attribute(name) => Some((&**name, &it.sources)),
             Field::User | Field::ApiKey => None,
         })
     }
@@ -87,22 +87,22 @@ impl Sources {
             (Field::User, user, default.user, "`user`"),
             (Field::ApiKey, api_key, default.api_key, "`api_key`"),
         ] {
-            let given = node.and_then(|node| read_source(node, what, faults));
+            let given = node.and_then(|node| read_sources(node, what, faults));
             fields.push(SourceField {
                 field,
                 position: node.map(|node| node.position),
-                source: given.unwrap_or(default),
+                sources: given.unwrap_or(default),
             });
         }
         let attributes = attributes.map(|node| node.map("`attributes`", faults));
         for (_, key, node) in attributes.unwrap_or_default() {
             let name = read::name(key, "an attribute's name", faults);
             let what = format!("`{}`", name.unwrap_or_default());
-            let source = read_source(node, &what, faults);
-            if let (Some(name), Some(source)) = (name, source) {
+            let sources = read_sources(node, &what, faults);
+            if let (Some(name), Some(sources)) = (name, sources) {
                 fields.push(SourceField {
                     field: Field::Attribute(name.into()),
-                    source,
+                    sources,
                     position: Some(node.position),
                 });
             }
@@ -112,14 +112,31 @@ impl Sources {
 
     pub(super) fn identity_node(&self) -> Node {
         let Identity { user, api_key } = self.identity();
-        let text = |source: Source| Some(tree::text(source.to_string()));
-        tree::map([("user", text(user)), ("api_key", text(api_key))])
+        let user = sources_node(&user);
+        tree::map([
+            ("user", Some(user)),
+            ("api_key", Some(sources_node(&api_key))),
+        ])
     }
 
     pub(super) fn attributes_node(&self) -> Node {
-        let text = |source: &Source| Some(tree::text(source.to_string()));
-        tree::map(self.attributes().map(|(name, source)| (name, text(source))))
+        let attributes = self.attributes();
+        tree::map(attributes.map(|(name, sources)| (name, Some(sources_node(sources)))))
     }
+}
+
+fn sources_node(sources: &SourceList) -> Node {
+    let texts = sources.iter().map(|source| tree::text(source.to_string()));
+    tree::one_or_list(texts)
+}
+
+/// Reads a source, or a list of them.
+fn read_sources(node: &Node, what: &str, faults: &mut Faults) -> Option<SourceList> {
+    let nodes = read::one_or_list(node, what, faults);
+    let sources = nodes.iter();
+    let sources = sources.map(|node| read_source(node, what, faults));
+    let sources: Vec<_> = sources.collect::<Option<_>>()?;
+    (!sources.is_empty()).then(|| sources.into())
 }
 
 /// Reads a source.

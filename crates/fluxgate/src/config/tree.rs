@@ -55,6 +55,15 @@ pub(crate) fn duration_text(duration: Duration) -> String {
     format!("{}{name}", millis / unit)
 }
 
+/// Returns a list, or its only item.
+pub(super) fn one_or_list(items: impl IntoIterator<Item = Node>) -> Node {
+    let mut items: Vec<_> = items.into_iter().collect();
+    match items.len() {
+        1 => items.remove(0),
+        _ => list(items),
+    }
+}
+
 pub(super) fn list(items: impl IntoIterator<Item = Node>) -> Node {
     node(Value::List(items.into_iter().collect()))
 }

@@ -17,6 +17,7 @@ mod identity_headers;
 mod idle_connections;
 mod log_injection;
 mod memory;
+mod readings;
 mod responses;
 mod slow_clients;
 mod smuggling;

@@ -21,6 +21,8 @@ const VALID: &[&str] = &[
     "filters: { a: {} }",
     "filters: { a: { exclude: [], trusted_proxies: [], ignore_case: true } }",
     "filters: { a: { trusted_proxies: [10.0.0.1, '::1', 'fd00::/8', 0.0.0.0/0] } }",
+    "filters: { a: { client_ip: ['header:CF-Connecting-IP', 'header:X-Forwarded-For'] } }",
+    "filters: { a: { identity: { user: ['header:X-User', 'cookie:user'], api_key: bearer }, attributes: { a: ['query:a', bearer] } } }",
     "filters: { a: { client_ip: 'header:Forwarded' }, b: { client_ip: 'header:CF-Connecting-IP' } }",
     "filters: { a: { headers: { legacy: false, ietf: false, retry_after: false, reset: delta } } }",
     "filters: { a: { max_concurrent_waits: 0 } }",

@@ -47,9 +47,8 @@ rule_sets:
                 format!(
                     "GET /x HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\nUser-Agent: {text}\r\nReferer: {text}\r\nX-Request-Id: {text}\r\ntraceparent: {text}\r\n\r\n"
                 ),
-                format!(
-                    "GET /{target}?{target} HTTP/1.1\r\nHost: a\r\nX-API-Key: own{text}\r\n\r\n"
-                ),
+                format!("GET /{target} HTTP/1.1\r\nHost: a\r\nX-API-Key: own{text}\r\n\r\n"),
+                format!("GET /?{target} HTTP/1.1\r\nHost: a\r\nX-API-Key: own{text}\r\n\r\n"),
             ];
             for request in requests {
                 let mut client = client(&service);

@@ -351,7 +351,7 @@ rule_sets:
 
 /// The service cannot remove headers from the request that the proxy forwards.
 #[test]
-fn requests_with_underscore_variants_of_headers_are_refused() {
+fn requests_with_headers_alike_to_counted_ones_are_refused() {
     let config = r#"
 filters: { main: { rule_set: s, exclude: ["/free"] } }
 rule_sets:
@@ -378,6 +378,8 @@ rule_sets:
         (&[user, ("X_User_Id", "b")], 400),
         (&[("X_User_Id", "b")], 400),
         (&[user, ("X_Tenant", "b")], 400),
+        (&[user, ("X.Tenant", "b")], 400),
+        (&[user, ("X.Forwarded.Uri", "/y")], 400),
         (&[user, ("X_Forwarded_For", "192.0.2.2")], 400),
         (&[user, ("X-User-Id", "b")], 400),
         (&[("X-Tenant", "a"), ("X-Tenant", "b")], 400),

@@ -1,0 +1,125 @@
+//! Requests that frameworks read as another one, over both transports and through
+//! `/v1/forward_auth`.
+
+use std::fmt::Write as _;
+
+use fluxgate_testkit::readings::{READINGS, Reading, SentRequest, Treatment};
+
+use super::{TRANSPORTS, client, ok_upstream};
+use crate::service::Service;
+
+/// Returns filters and rule sets for all readings, by number, with a limit of one.
+fn limits() -> String {
+    let (mut filters, mut sets) = (String::from("filters:\n"), String::from("rule_sets:\n"));
+    for (number, Reading { api_key, rule, .. }) in READINGS.iter().enumerate() {
+        for transport in 0..TRANSPORTS.len() {
+            let name = format!("r{number}-{transport}");
+            writeln!(
+                filters,
+                "  {name}: {{ rule_set: {name}, identity: {{ api_key: '{api_key}' }} }}"
+            )
+            .unwrap();
+            writeln!(
+                sets,
+                "  {name}: {{ rules: [ {{ id: r, bands: [ {{ capacity: 1, window: 1h }} ], {rule} }} ] }}"
+            )
+            .unwrap();
+        }
+    }
+    filters + &sets
+}
+
+#[test]
+fn the_gateway_counts_what_frameworks_read() {
+    let upstream = ok_upstream();
+    let mut config = String::from("gateway:\n  routes:\n");
+    for number in 0..READINGS.len() {
+        for transport in 0..TRANSPORTS.len() {
+            let (name, address) = (format!("r{number}-{transport}"), upstream.address());
+            writeln!(
+                config,
+                "    - {{ id: {name}, match: {{ host: [{name}] }}, upstreams: ['http://{address}'], filters: [{name}] }}"
+            )
+            .unwrap();
+        }
+    }
+    let service = Service::start(&["gateway"], &(config + &limits()));
+    for (number, reading) in READINGS.iter().enumerate() {
+        for (index, transport) in TRANSPORTS.into_iter().enumerate() {
+            let send = |request: &SentRequest| {
+                let mut client = client(&service);
+                let SentRequest { method, target, .. } = request;
+                let headers = request.headers.iter();
+                let headers = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
+                let headers: String = headers.collect();
+                client.send(format!(
+                    "{method} {target} HTTP/1.1\r\nHost: r{number}-{index}\r\n{transport}{headers}\r\n"
+                ));
+                client.read_answer().unwrap().status
+            };
+            assert_eq!(send(&reading.plain), 200, "{reading:?}");
+            let before = upstream.requests().len();
+            let status = send(&reading.spelled);
+            match reading.treatment {
+                Treatment::Counted => assert_eq!(status, 429, "{reading:?}"),
+                Treatment::Rejected => assert_eq!(status, 400, "{reading:?}"),
+                Treatment::Removed | Treatment::RemovedByProxies => {
+                    assert_eq!(status, 200, "{reading:?}");
+                    let (name, _) = reading.spelled.headers.last().unwrap();
+                    let last = upstream.requests().pop().unwrap();
+                    let values = last.values(&name.to_lowercase());
+                    assert_eq!(values, [""; 0], "{reading:?}");
+                    continue;
+                }
+            }
+            assert_eq!(upstream.requests().len(), before, "{reading:?}");
+        }
+    }
+}
+
+#[test]
+fn forward_auth_counts_what_frameworks_read() {
+    let service = Service::start(&[], &limits());
+    let mut http = service.http();
+    for (number, reading) in READINGS.iter().enumerate() {
+        let mut send = |request: &SentRequest| {
+            let described = [
+                ("X-Forwarded-Method", request.method),
+                ("X-Forwarded-Uri", request.target),
+                ("X-Forwarded-For", "192.0.2.1"),
+            ];
+            let headers = [&described[..], request.headers].concat();
+            let target = format!("/v1/forward_auth?filter=r{number}-0");
+            http.request("GET", &target, &headers, "").status
+        };
+        assert_eq!(send(&reading.plain), 200, "{reading:?}");
+        let expected = match reading.treatment {
+            Treatment::Counted => 429,
+            _ => 400,
+        };
+        assert_eq!(send(&reading.spelled), expected, "{reading:?}");
+    }
+}
+
+/// After a switch to HTTP, further requests would reach the upstream without being counted.
+#[test]
+fn only_websocket_by_itself_is_an_upgrade() {
+    let upstream = ok_upstream();
+    let service = super::gateway(&[upstream.address()], "");
+    for (protocols, forwarded) in [
+        ("websocket", &["websocket"][..]),
+        ("WebSocket", &["WebSocket"]),
+        ("foo, HTTP/1.1", &[]),
+        ("websocket, h2c", &[]),
+        ("h2c", &[]),
+        ("TLS/1.0", &[]),
+    ] {
+        let mut client = client(&service);
+        client.send(format!(
+            "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {protocols}\r\n\r\n"
+        ));
+        assert_eq!(client.read_answer().unwrap().status, 200, "{protocols}");
+        let last = upstream.requests().pop().unwrap();
+        assert_eq!(last.values("upgrade"), forwarded, "{protocols}");
+    }
+}
