@@ -12,6 +12,7 @@ mod deploy;
 mod docs;
 mod examples;
 mod explain;
+mod frameworks;
 mod fuzz;
 mod gateway;
 mod gateway_faults;
