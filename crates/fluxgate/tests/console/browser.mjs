@@ -198,7 +198,7 @@ class Page {
 
   /**
    * Answers calls in place of the service, until `stop` is called. `answer` is the status and the
-   * body, or "lost" for no answer.
+   * body, which a function may make for each call, or "lost" for no answer.
    */
   async answer(method, path, answer) {
     const entry = { method, path, answer };
@@ -225,7 +225,7 @@ class Page {
         requestId,
         responseCode: answer.status ?? 200,
         responseHeaders: [{ name: "Content-Type", value: answer.type ?? "application/json" }],
-        body: Buffer.from(JSON.stringify(answer.body)).toString("base64"),
+        body: Buffer.from(JSON.stringify(typeof answer.body === "function" ? answer.body() : answer.body)).toString("base64"),
       });
     // A request that the page has given up is gone.
     done.catch(() => {});

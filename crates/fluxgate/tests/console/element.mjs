@@ -2,7 +2,8 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-const DEADLINE_MS = 30_000;
+/** The machine may be busy. */
+const DEADLINE_MS = 60_000;
 const POLL_MS = 25;
 
 /** Polls until `condition` returns something true, and returns it. */

@@ -1,17 +1,19 @@
 // The service under test: the real binary with a configuration of its own.
 
 import { spawn } from "node:child_process";
-import { createHash } from "node:crypto";
+import { createHash, randomInt } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, request as httpRequest } from "node:http";
-import { createServer as createTcpServer } from "node:net";
 import { tmpdir } from "node:os";
 import { extname, join, normalize } from "node:path";
 import { createInterface } from "node:readline";
 
 import { needed } from "./browser.mjs";
 
-const READY_MS = 20_000;
+/** The machine may be busy. */
+const READY_MS = 60_000;
+/** Ports below those that the system gives to connections and to other servers. */
+const PORTS = { first: 16_000, count: 4_000 };
 const ROLES = ["viewer", "operator", "admin"];
 const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
   + "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -169,7 +171,8 @@ class Service {
       `listen: { api: "127.0.0.1:0" }`,
       `admin: { ${admin.filter(Boolean).join(", ")} }`,
       `telemetry: { identities: ${identities} }`,
-      this.store && `store: { redis: { url: "${this.store}" } }`,
+      // A deadline that only an outage misses.
+      this.store && `store: { redis: { url: "${this.store}", deadline: 30s } }`,
       stored || !rules ? "rules_from: { redis: {} }" : `rule_sets:${rules}`,
       config,
       "",
@@ -222,21 +225,18 @@ function start(program, args, folder) {
   };
 }
 
+/** Starts a Redis on a port that nobody else uses: it says so itself if that is taken. */
 async function startRedis(folder) {
-  const port = await freePort();
-  const redis = start("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], folder);
-  await redis.line((line) => line.includes("Ready to accept connections"));
-  return { url: `redis://127.0.0.1:${port}`, stop: redis.stop };
-}
-
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createTcpServer().once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
+  for (;;) {
+    const port = PORTS.first + randomInt(PORTS.count);
+    const redis = start("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], folder);
+    try {
+      await redis.line((line) => line.includes("Ready to accept connections"));
+      return { url: `redis://127.0.0.1:${port}`, stop: redis.stop };
+    } catch (error) {
+      if (!redis.output().includes("Address already in use")) throw error;
+    }
+  }
 }
 
 /**

@@ -282,6 +282,8 @@ browserTest("hostile values are text in every view", { stored: true }, async (pa
     assert.equal(made, 0, where);
   };
   await open(page, service, "#/overview", "Overview");
+  // What was decided before the page listens is not shown.
+  await page.shows("Live");
   await service.check({ rule_set: sets[0], user: HOSTILE[0], path: "/0/" }, 3);
   for (const set of sets) await isText("overview", set);
   await isText("overview", `user=${HOSTILE[0]}`);

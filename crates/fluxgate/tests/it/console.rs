@@ -92,7 +92,8 @@ fn run(name: &str) {
     assert!(FILES.contains(&name), "{name} is not in FILES");
     let axe = fetched("FLUXGATE_AXE", "node/node_modules/axe-core/axe.min.js");
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", "300", "node", "--test"]);
+    // Long enough for a busy machine; each test has a shorter limit of its own.
+    command.args(["--kill-after=10", "900", "node", "--test"]);
     command.arg(format!("tests/console/{name}.test.mjs"));
     command.env("FLUXGATE_BIN", env!("CARGO_BIN_EXE_fluxgate"));
     command.env("FLUXGATE_AXE", axe);
