@@ -3,16 +3,18 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use crate::process::{Process, killed_with_parent};
-use crate::wait::wait_for;
+use crate::wait::{wait_for, wait_until};
 
 /// A program that is killed when dropped. Its standard error is collected.
 #[derive(Debug)]
 pub struct Program {
     process: Process,
     lines: Arc<Mutex<Vec<String>>>,
+    /// Reads standard error to its end; `None` if that is not piped.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Program {
@@ -29,7 +31,7 @@ impl Program {
         configure(&mut command);
         let process = Process::start(command);
         let lines = Arc::new(Mutex::new(Vec::new()));
-        if let Some(stderr) = process.take_stderr() {
+        let reader = process.take_stderr().map(|stderr| {
             let lines = Arc::clone(&lines);
             thread::spawn(move || {
                 let mut stderr = BufReader::new(stderr);
@@ -42,9 +44,13 @@ impl Program {
                         .push(text);
                     line.clear();
                 }
-            });
+            })
+        });
+        Self {
+            process,
+            lines,
+            reader,
         }
-        Self { process, lines }
     }
 
     /// Returns the lines that the program has written to standard error.
@@ -83,10 +89,15 @@ impl Program {
         self.process.ended()
     }
 
-    /// Waits for the exit of the program.
+    /// Waits for the exit of the program, and until all that it wrote to standard error has
+    /// been read.
     #[track_caller]
     pub fn wait(&self) -> ExitStatus {
-        wait_for("the end of a program", || self.ended())
+        let status = wait_for("the end of a program", || self.ended());
+        wait_until("the rest of its standard error", || {
+            self.reader.as_ref().is_none_or(JoinHandle::is_finished)
+        });
+        status
     }
 
     /// Sends a signal by its short name, such as `TERM`.

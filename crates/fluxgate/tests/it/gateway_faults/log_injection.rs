@@ -1,6 +1,6 @@
 //! Input that tries to forge log lines or terminal escapes.
 
-use fluxgate_testkit::{RawClient, wait_until};
+use fluxgate_testkit::RawClient;
 
 use super::{client, config, ok_upstream};
 use crate::service::Service;
@@ -91,7 +91,7 @@ rule_sets:
     last.send(denied);
     assert_eq!(last.read_answer().unwrap().status, 429);
     service.program.signal("TERM");
-    wait_until("the service exits", || service.program.ended().is_some());
+    service.program.wait();
     let lines = service.program.lines();
     for line in &lines {
         let value: serde_json::Value = serde_json::from_str(line).expect(line);
