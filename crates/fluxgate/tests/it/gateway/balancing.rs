@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use fluxgate_testkit::{wait_for, wait_until};
+use fluxgate_testkit::{ports, wait_for, wait_until};
 
 use super::*;
 
@@ -19,30 +19,45 @@ fn respond(stream: &mut TcpStream, body: &str) -> bool {
     .is_ok()
 }
 
-#[test]
-fn the_upstream_with_the_fewest_requests_gets_the_next() {
+/// Starts an upstream that responds to nothing until the sender is used or dropped.
+fn slow_upstream() -> (Upstream, mpsc::Sender<()>) {
     let (release, released) = mpsc::channel::<()>();
     let released = Mutex::new(released);
     let slow = Upstream::start(move |_, stream| {
         let _ = released.lock().unwrap().recv();
         respond(stream, "slow")
     });
+    (slow, release)
+}
+
+/// Sends requests one after the other until the slow upstream has one of them, and that one
+/// only: a request still counts for a moment after its response has been sent, but not when
+/// the next one on its connection is forwarded.
+fn occupy<'s>(
+    scope: &'s thread::Scope<'s, '_>,
+    service: &'s Service,
+    path: &'s str,
+    slow: &Upstream,
+) {
+    scope.spawn(move || {
+        let mut http = client(service);
+        while http.get(path).body != "slow" {}
+    });
+    wait_until("the slow upstream has a request", || {
+        slow.requests().len() == 1
+    });
+}
+
+#[test]
+fn the_upstream_with_the_fewest_requests_gets_the_next() {
+    let (slow, release) = slow_upstream();
     let fast = Upstream::with_body("fast");
     let service = gateway_to(&[&slow, &fast], "");
     thread::scope(|scope| {
-        // Ties alternate, so one of the two requests goes to the slow upstream.
-        for _ in 0..2 {
-            let service = &service;
-            scope.spawn(move || client(service).get("/").body);
-        }
-        wait_until("the slow upstream has a request", || {
-            slow.requests().len() == 1
-        });
-        wait_until("the fast upstream has a request", || {
-            fast.requests().len() == 1
-        });
+        occupy(scope, &service, "/", &slow);
+        let mut http = client(&service);
         for _ in 0..10 {
-            assert_eq!(client(&service).get("/").body, "fast");
+            assert_eq!(http.get("/").body, "fast");
         }
         assert_eq!(slow.requests().len(), 1);
         release.send(()).unwrap();
@@ -55,28 +70,15 @@ fn the_upstream_with_the_fewest_requests_gets_the_next() {
 
 #[test]
 fn routes_with_the_same_upstream_share_its_request_count() {
-    let (release, released) = mpsc::channel::<()>();
-    let released = Mutex::new(released);
-    let slow = Upstream::start(move |_, stream| {
-        let _ = released.lock().unwrap().recv();
-        respond(stream, "slow")
-    });
+    let (slow, release) = slow_upstream();
     let fast = Upstream::with_body("fast");
     let route_at = |id: &str| route(id, &format!("match: {{ path: [/{id}] }},"), &[&slow, &fast]);
     let service = start(&[route_at("a"), route_at("b")], "");
     thread::scope(|scope| {
-        for _ in 0..2 {
-            let service = &service;
-            scope.spawn(move || client(service).get("/a").body);
-        }
-        wait_until("the slow upstream has a request", || {
-            slow.requests().len() == 1
-        });
-        wait_until("the fast upstream has a request", || {
-            fast.requests().len() == 1
-        });
+        occupy(scope, &service, "/a", &slow);
+        let mut http = client(&service);
         for _ in 0..10 {
-            assert_eq!(client(&service).get("/b").body, "fast");
+            assert_eq!(http.get("/b").body, "fast");
         }
         release.send(()).unwrap();
     });
@@ -84,9 +86,8 @@ fn routes_with_the_same_upstream_share_its_request_count() {
 
 #[test]
 fn an_unsent_request_goes_to_the_next_upstream_and_the_dead_one_is_ejected() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = port.local_addr().unwrap();
-    drop(port);
+    let port = ports::free();
+    let dead = port.addr();
     let alive = Upstream::with_body("alive");
     let urls = format!("[\"http://{dead}\", \"{}\"]", alive.url());
     let service = start(&[format!("{{ id: r, upstreams: {urls} }}")], "");

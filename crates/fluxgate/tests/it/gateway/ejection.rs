@@ -79,12 +79,16 @@ fn an_invalid_response_ejects_its_upstream() {
 #[test]
 fn a_client_that_stops_sending_ejects_no_upstream() {
     let upstreams = [named("a", ""), named("b", "")];
-    let timeouts = "  timeouts: { request: 200ms, idle: 700ms }\n";
+    // The upstreams respond within a second, even on a busy machine.
+    let timeouts = "  timeouts: { request: 1s, idle: 1500ms }\n";
     let service = gateway_to(&[&upstreams[0], &upstreams[1]], timeouts);
-    for _ in 0..2 {
+    let clients = [(); 2].map(|()| {
         let mut slow = client(&service);
         slow.send_raw(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
             .unwrap();
+        slow
+    });
+    for mut slow in clients {
         assert_problem(&slow.read_answer(false).unwrap(), 408);
     }
     assert!(both_are_used(&mut client(&service)));
@@ -102,13 +106,16 @@ fn the_response_timeout_starts_when_the_request_is_complete() {
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
             .is_ok()
     });
-    let service = gateway_to(&[&upstream], "  timeouts: { request: 200ms, idle: 1h }\n");
-    for (target, status) in [("/", 200), ("/never", 504)] {
+    let service = gateway_to(&[&upstream], "  timeouts: { request: 1s, idle: 1h }\n");
+    let requests = [("/", 200), ("/never", 504)].map(|(target, status)| {
         let mut slow = client(&service);
         let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf");
         slow.send_raw(head.as_bytes()).unwrap();
-        // The pause itself is under test.
-        thread::sleep(Duration::from_millis(600));
+        (slow, target, status)
+    });
+    // The pause itself is under test.
+    thread::sleep(Duration::from_millis(1_300));
+    for (mut slow, target, status) in requests {
         slow.send_raw(b"half").unwrap();
         assert_eq!(slow.read_answer(false).unwrap().status, status, "{target}");
     }

@@ -1,17 +1,16 @@
 //! The status for upstreams and clients that are down, broken or slow.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
-use fluxgate_testkit::{WAIT_TIMEOUT, wait_until};
+use fluxgate_testkit::{WAIT_TIMEOUT, ports, wait_until};
 
 use super::*;
 
 #[test]
 fn an_unreachable_upstream_is_a_502_and_its_cause_is_only_logged() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = port.local_addr().unwrap();
-    drop(port);
+    let port = ports::free();
+    let dead = port.addr();
     let service = start(
         &[format!("{{ id: dead, upstreams: [\"http://{dead}\"] }}")],
         "",

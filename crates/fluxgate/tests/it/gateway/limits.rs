@@ -24,7 +24,9 @@ fn a_request_over_the_limit_gets_retry_after_and_is_not_forwarded() {
     assert_eq!(first.header("ratelimit-policy"), Some("\"r/b0\";q=1;w=60"));
     let second = http.request("POST", "/", &[("X-Request-Id", "late")], "body");
     assert_problem(&second, 429);
-    assert_eq!(second.header("retry-after"), Some("60"));
+    // A busy machine may take some of the minute.
+    let retry: u64 = second.header("retry-after").unwrap().parse().unwrap();
+    assert!((30..=60).contains(&retry), "{retry}");
     assert_eq!(second.header("x-ratelimit-remaining"), Some("0"));
     let body: serde_json::Value = serde_json::from_str(&second.body).unwrap();
     assert_eq!(body["violated-policies"], serde_json::json!(["r/b0"]));

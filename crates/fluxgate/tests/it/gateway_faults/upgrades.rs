@@ -96,13 +96,13 @@ fn a_tunnel_closes_with_its_client() {
 #[test]
 fn a_silent_tunnel_is_subject_only_to_the_idle_timeout() {
     let upstream = echo();
-    let timeouts = "  timeouts: { headers: 200ms, request: 200ms, idle: 20s }\n";
+    let timeouts = "  timeouts: { headers: 600ms, request: 600ms, idle: 20s }\n";
     let service = gateway(&[upstream.address()], timeouts);
     let (_, mut stream) = client(&service).into_stream();
     stream.write_all(UPGRADE.as_bytes()).unwrap();
     read_switched(&mut stream);
     // The pause itself is under test.
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    std::thread::sleep(std::time::Duration::from_millis(900));
     stream.write_all(b"still").unwrap();
     let mut buffer = [0; 5];
     stream.read_exact(&mut buffer).unwrap();

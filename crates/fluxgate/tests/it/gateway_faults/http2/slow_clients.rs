@@ -71,11 +71,11 @@ fn a_client_with_a_slow_head_is_disconnected() {
     let continuation = b"\0\0\x01\x01\x01\0\0\0\x03\x82";
     for (first, kind) in [(headers, 1), (continuation, 9)] {
         let mut peer = client(&service);
-        peer.send([PREFACE, SETTINGS, slow, first].concat());
         let mut rest = vec![0, 0x10, 0, kind, 4, 0, 0, 0, 3];
         rest.resize(2_000, 0x82);
         peer.set_read_timeout(std::time::Duration::from_millis(50));
         let (is_closed, took) = timed(|| {
+            peer.send([PREFACE, SETTINGS, slow, first].concat());
             rest.chunks(1).take(160).any(|byte| {
                 peer.send(byte);
                 // Times out after 50 ms while the connection is open.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use fluxgate_testkit::{RawConnection, RawUpstream, WireRequest};
+use fluxgate_testkit::{RawConnection, RawUpstream, WireRequest, wait_until};
 
 use super::super::{OK, client, gateway};
 
@@ -115,6 +115,8 @@ fn a_request_that_times_out_is_not_retried() {
     let service = gateway(&addresses, "  timeouts: { request: 300ms }\n");
     let mut client = client(&service);
     assert_eq!(client.get("/x").unwrap().status, 504);
-    let count: usize = upstreams.iter().map(|it| it.requests().len()).sum();
-    assert_eq!(count, 1);
+    let count = || -> usize { upstreams.iter().map(|it| it.requests().len()).sum() };
+    // The upstream may read it late.
+    wait_until("it is received", || count() > 0);
+    assert_eq!(count(), 1);
 }

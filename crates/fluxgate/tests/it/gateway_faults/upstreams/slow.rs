@@ -15,8 +15,11 @@ fn an_upstream_that_does_not_respond_in_time_is_a_504() {
         "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
     ] {
         let mut client = client(&service);
-        client.send(request);
-        let (response, took) = timed(|| client.read_answer().unwrap());
+        // From before the request: the timeout may start before its sender goes on.
+        let (response, took) = timed(|| {
+            client.send(request);
+            client.read_answer().unwrap()
+        });
         assert_eq!(response.status, 504);
         assert_eq!(
             response.values("content-type"),
@@ -99,7 +102,7 @@ fn a_slow_response_body_is_forwarded() {
             connection.send_pieces("0123456789", 1, Duration::from_millis(100));
         }
     });
-    let timeouts = "  timeouts: { request: 300ms, idle: 5s }\n";
+    let timeouts = "  timeouts: { request: 700ms, idle: 5s }\n";
     let service = gateway(&[upstream.address()], timeouts);
     let mut client = client(&service);
     for _ in 0..2 {
