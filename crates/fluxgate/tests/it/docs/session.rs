@@ -126,9 +126,17 @@ impl Session {
     /// Starts the service, or the demo without arguments, and waits until it is ready.
     fn start(&mut self, arguments: &str) {
         let arguments = self.with_free_ports(arguments);
+        // The default of 50 ms is not enough on a busy machine.
+        let uses_redis = arguments
+            .split_whitespace()
+            .filter(|word| word.ends_with(".yaml"))
+            .any(|file| self.dir.read(file).contains("redis:"));
         let program = Program::start(env!("CARGO_BIN_EXE_fluxgate"), |command| {
             command.current_dir(self.dir.path("")).arg("run");
             command.args(arguments.split_whitespace());
+            if uses_redis {
+                command.env("FLUXGATE__STORE__REDIS__DEADLINE", "10s");
+            }
             if arguments.is_empty() {
                 let listeners = ["GATEWAY", "API", "GRPC", "RESP"];
                 for (listener, (_, port)) in listeners.iter().zip(&self.ports) {
@@ -153,6 +161,8 @@ impl Session {
     fn run(&self, block: &Block, command: &str) -> String {
         // Print as in a terminal.
         let typed = command.replace("redis-cli ", "redis-cli --no-raw ");
+        // What takes a moment takes longer on a busy machine.
+        let typed = typed.replace("; sleep 1", "; sleep 3");
         let path = std::env::var("PATH").unwrap();
         let binary = Path::new(env!("CARGO_BIN_EXE_fluxgate")).parent().unwrap();
         let output = Command::new("bash")

@@ -81,7 +81,7 @@ fn redis_settles_calls_too() {
     let redis = fluxgate_testkit::RedisServer::start();
     let model = ModelServer::start();
     let url = redis.url();
-    let rules = format!("store: {{ redis: {{ url: \"{url}\" }} }}\n{RULES}");
+    let rules = format!("store: {{ redis: {{ url: \"{url}\", deadline: 10s }} }}\n{RULES}");
     let service = start_with(&model, &rules);
     for (count, chat) in [(1, chat("m")), (2, streamed_chat("m"))] {
         let answer = call(&service, CHAT, &chat);

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use fluxgate_testkit::{Program, WAIT_TIMEOUT, ports, wait_until};
+use fluxgate_testkit::{Program, WAIT_TIMEOUT, now, ports, wait_until};
 
 use super::Service;
 use crate::support::{Dir, TWO_A_SECOND};
@@ -34,7 +34,8 @@ fn start_and_connect(dir: &Dir) -> (Program, TcpStream) {
             .current_dir(dir.path(""));
     });
     // Without a pause, so that the first successful attempt is as early as possible.
-    for _ in 0..2_000_000 {
+    let end = now() + WAIT_TIMEOUT;
+    while now() < end {
         if let Ok(stream) = TcpStream::connect(address) {
             return (program, stream);
         }

@@ -217,7 +217,7 @@ fn hashed_identities_are_not_listed_by_name() {
 fn instances_of_one_redis_know_each_other() {
     let server = RedisServer::start();
     let config = format!(
-        "store: {{ redis: {{ url: \"{}\" }} }}\n{RULES}",
+        "store: {{ redis: {{ url: \"{}\", deadline: 10s }} }}\n{RULES}",
         server.url()
     );
     let services = [Service::start(&[], &config), Service::start(&[], &config)];

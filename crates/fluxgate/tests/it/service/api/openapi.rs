@@ -119,16 +119,24 @@ fn a_generated_client_knows_rules_and_their_bands() {
 
 fn stored_rules(redis: &RedisServer) -> String {
     let url = redis.url();
-    format!("store: {{ redis: {{ url: '{url}' }} }}\nrules_from: {{ redis: {{}} }}\n")
+    format!(
+        "store: {{ redis: {{ url: '{url}', deadline: 10s }} }}\nrules_from: {{ redis: {{}} }}\n"
+    )
 }
 
 /// Generates valid and invalid requests with Schemathesis, and checks the responses against
 /// the document: no 5xx, and no undocumented status, header or body.
 fn explore(service: &Service) {
     let url = format!("http://{}/openapi.json", service.address("api"));
+    let examples = match std::env::var_os("FLUXGATE_LONG") {
+        Some(_) => "200",
+        None => "25",
+    };
     let output = Command::new(python())
         .args(["-m", "schemathesis.cli"])
-        .args(["run", &url, "--max-examples", "60", "--phases", "examples,coverage,fuzzing"])
+        .args(["run", &url, "--max-examples", examples, "--phases", "examples,coverage,fuzzing"])
+        // Slow generation is a property of the machine.
+        .args(["--suppress-health-check", "all", "--request-timeout", "60"])
         .args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,unsupported_method"])
         // A stream without an end.
         .args(["--exclude-path", "/v1/live"])

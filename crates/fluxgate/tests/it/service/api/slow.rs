@@ -25,8 +25,10 @@ fn connect(service: &Service, bytes: &str) -> RawClient {
     client
 }
 
+/// The two take their time together.
 #[test]
-fn an_idle_connection_is_closed_after_half_a_minute() {
+fn an_idle_connection_is_closed_after_half_a_minute_and_a_missing_body_is_a_408_after_ten_seconds()
+{
     let service = Service::start(&[], RULES);
     thread::scope(|scope| {
         for (bytes, status) in IDLE {
@@ -41,13 +43,6 @@ fn an_idle_connection_is_closed_after_half_a_minute() {
                 assert!(waited > Duration::from_secs(25), "{bytes}: {waited:?}");
             });
         }
-    });
-}
-
-#[test]
-fn a_missing_body_is_a_408_after_ten_seconds() {
-    let service = Service::start(&[], RULES);
-    thread::scope(|scope| {
         for path in ["/v1/check", "/v1/check/batch", "/v1/consume", "/v1/reset"] {
             let service = &service;
             scope.spawn(move || {

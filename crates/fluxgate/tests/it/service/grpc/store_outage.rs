@@ -9,7 +9,7 @@ use crate::service::Service;
 /// Returns a config with a rule set for each value of `on_error`.
 pub(super) fn config(store: &RedisServer) -> String {
     let mut config = format!(
-        "store: {{ redis: {{ url: \"{}\", deadline: 500ms }} }}\nrule_sets:\n",
+        "store: {{ redis: {{ url: \"{}\", deadline: 10s }} }}\nrule_sets:\n",
         store.url()
     );
     for on_error in ["allow", "deny", "local"] {

@@ -52,7 +52,7 @@ async fn the_layer_waits_no_longer_than_the_deadline() {
         assert_eq!(app.get("/none").await, 503, "{mode:?}");
         let took = start.elapsed();
         assert!(
-            took >= deadline && took < Duration::from_secs(2),
+            took >= deadline && took < Duration::from_secs(4),
             "{took:?}"
         );
         proxy.heal();

@@ -70,7 +70,14 @@ async fn an_abandoned_reservation_is_cancelled_at_the_service() {
             millis.div_ceil(1000)
         };
         assert_eq!(app.get("/wait").await, 200);
-        assert_eq!((state("wait"), state("dark")), (600, 600));
+        // A busy machine may take some of the ten minutes.
+        for rule in ["wait", "dark"] {
+            assert!(
+                (500..=600).contains(&state(rule)),
+                "{rule}: {}",
+                state(rule)
+            );
+        }
         let waiter = {
             let app = app.clone();
             tokio::spawn(async move { app.get("/wait").await })

@@ -82,7 +82,12 @@ fn a_call_with_a_smaller_limit_keeps_the_debt() {
             ("99 1 100", [1, 100, 0, 100, 10_000]),
         ] {
             let reply = run(&mut cli, &format!("CL.THROTTLE key {numbers}"));
-            assert_eq!(integers(&reply), expected, "{numbers}");
+            let reply = integers(&reply);
+            assert_eq!(reply[..3], expected[..3], "{numbers}");
+            // A busy machine may take some seconds of it.
+            for (seconds, expected) in reply[3..].iter().zip(&expected[3..]) {
+                assert!((expected - 30..=*expected).contains(seconds), "{reply:?}");
+            }
         }
         let consume = |cost: u64, capacity: u64| {
             let body = format!(
@@ -94,8 +99,11 @@ fn a_call_with_a_smaller_limit_keeps_the_debt() {
             (answer["allowed"].as_bool().unwrap(), seconds)
         };
         assert_eq!(consume(100, 100), (true, 0));
-        assert_eq!(consume(1, 1), (false, 10_000));
-        assert_eq!(consume(1, 100), (false, 100));
+        for (capacity, expected) in [(1, 10_000), (100, 100)] {
+            let (allowed, seconds) = consume(1, capacity);
+            assert!(!allowed);
+            assert!((expected - 30..=expected).contains(&seconds), "{seconds}");
+        }
     }
 }
 

@@ -15,7 +15,8 @@ fn config(server: &RedisServer) -> String {
     };
     let sets: String = ["allow", "deny", "local"].map(set).concat();
     let url = server.url();
-    format!("store: {{ redis: {{ url: '{url}' }} }}\nrule_sets:\n{sets}")
+    // A deadline that only an outage misses, even on a busy machine.
+    format!("store: {{ redis: {{ url: '{url}', deadline: 10s }} }}\nrule_sets:\n{sets}")
 }
 
 /// Checks by each rule set, `times` times. Returns the outcomes.

@@ -115,7 +115,7 @@ fn sampled_requests_are_exported_as_valid_spans() {
             span["start"].as_u64().unwrap(),
             span["end"].as_u64().unwrap(),
         );
-        assert!(start < end && end - start < 1_000_000_000, "{span}");
+        assert!(start < end && end - start < 30_000_000_000, "{span}");
     }
     wait_until("both are counted", || {
         Metrics::of(&service).get("fluxgate_spans_sent_total") == 2
