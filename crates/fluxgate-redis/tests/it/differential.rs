@@ -345,7 +345,7 @@ fn run(seed: u64, cases: u32, numbers: &BoxedStrategy<Numbers>) {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let config = Config {
-        cases,
+        cases: crate::support::cases(cases),
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(seed),
         max_shrink_iters: 2_000,
@@ -367,20 +367,20 @@ fn run(seed: u64, cases: u32, numbers: &BoxedStrategy<Numbers>) {
 
 #[test]
 fn over_the_whole_domain() {
-    run(1, 1_200, &all_numbers());
+    run(1, 600, &all_numbers());
 }
 
 #[test]
 fn with_rules_that_change() {
-    run(2, 1_200, &few_numbers());
+    run(2, 600, &few_numbers());
 }
 
 #[test]
 fn with_calendars() {
-    run(4, 600, &calendar_numbers());
+    run(4, 300, &calendar_numbers());
 }
 
 #[test]
 fn with_products_beyond_a_double() {
-    run(3, 400, &wide_numbers());
+    run(3, 200, &wide_numbers());
 }

@@ -206,7 +206,7 @@ fn a_mutated_reply_is_an_error_or_an_answer() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let config = Config {
-        cases: 3_000,
+        cases: crate::support::cases(1_500),
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(5),
         ..Config::default()

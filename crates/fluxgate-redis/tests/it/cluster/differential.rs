@@ -58,7 +58,7 @@ fn run(seed: u64, cases: u32, numbers: &BoxedStrategy<Numbers>) {
     let nodes = cluster.nodes().iter().map(|node| RefCell::new(node.cli()));
     let nodes: Vec<_> = nodes.collect();
     let config = Config {
-        cases,
+        cases: crate::support::cases(cases),
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(seed),
         max_shrink_iters: 2_000,
@@ -92,15 +92,15 @@ fn the_subjects_are_in_different_slots() {
 
 #[test]
 fn over_the_whole_domain() {
-    run(11, 1_000, &all_numbers());
+    run(11, 300, &all_numbers());
 }
 
 #[test]
 fn with_rules_that_change() {
-    run(12, 1_000, &few_numbers());
+    run(12, 300, &few_numbers());
 }
 
 #[test]
 fn with_products_beyond_a_double() {
-    run(13, 300, &wide_numbers());
+    run(13, 100, &wide_numbers());
 }

@@ -10,7 +10,8 @@ use fluxgate_testkit::{FaultProxy, RedisCluster, RedisServer, ReplyFault, wait_u
 
 use crate::support::{ErrorLog, patient, rules, until_async, used, with_error_log};
 
-const DEADLINE: Duration = Duration::from_millis(300);
+/// Missed by a node that hangs, and by no other on a busy machine.
+const DEADLINE: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_secs(10);
 
 /// Three rules, whose keys are on nodes 0, 1 and 2 for these identities.
@@ -151,7 +152,7 @@ async fn charges_on_other_shards_are_undone_when_one_hangs() {
         .limiter(three("deny", "enforce", 1000), DEADLINE)
         .await;
     nodes.cluster.node(2).pause();
-    for _ in 0..8 {
+    for _ in 0..5 {
         assert_eq!(nodes.outcome(&limiter).await, Outcome::FailedClosed);
         // The same store still reaches the other nodes.
         let state = limiter.state("api", "first", &[&nodes.user]).await;
@@ -212,7 +213,7 @@ const UNDO: &[u8] = b"\x01\x00\x00\x00\x04";
 async fn an_undo_whose_reply_is_lost_is_not_repeated() {
     let nodes = ThreeNodes::start().await;
     let proxy = tokio::task::block_in_place(|| proxy_before_node_0(&nodes.cluster));
-    let (limiter, _) = nodes.limiter(three("deny", "enforce", 3), DEADLINE).await;
+    let (limiter, _) = nodes.limiter(three("deny", "enforce", 3), LONG).await;
     for _ in 0..3 {
         assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
     }
@@ -231,7 +232,7 @@ async fn an_undo_whose_reply_is_lost_is_not_repeated() {
 async fn a_charge_whose_reply_is_lost_stays_and_is_not_repeated() {
     let nodes = ThreeNodes::start().await;
     let proxy = tokio::task::block_in_place(|| proxy_before_node_0(&nodes.cluster));
-    let (limiter, failures) = nodes.limiter(three("deny", "enforce", 3), DEADLINE).await;
+    let (limiter, failures) = nodes.limiter(three("deny", "enforce", 3), LONG).await;
     assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
     proxy.fault_reply_to("EVALSHA", ReplyFault::SwallowAndClose);
     assert_eq!(nodes.outcome(&limiter).await, Outcome::FailedClosed);

@@ -125,9 +125,10 @@ async fn a_user_without_permission_is_noperm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_its_data_is_loading() {
-    // Slow to load, but the server serves clients often meanwhile.
+    // Slow to load, so that clients find it loading on a busy machine too, but the server
+    // serves clients often meanwhile.
     let server = RedisServer::builder()
-        .config("key-load-delay 300")
+        .config("key-load-delay 1000")
         .config("loading-process-events-interval-bytes 1024")
         .start();
     let mut cli = server.cli();

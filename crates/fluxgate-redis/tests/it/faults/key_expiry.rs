@@ -6,7 +6,7 @@ use fluxgate_core::{RequestContext, RuleSets};
 use fluxgate_testkit::RedisServer;
 use tokio::time::Instant;
 
-use crate::support::{ALGORITHMS, Bench, one_band, store_at, until};
+use crate::support::{ALGORITHMS, Bench, SLACK, one_band, store_at, until};
 
 /// A rule of two bands for each algorithm, in one set.
 fn all_algorithms() -> RuleSets {
@@ -51,12 +51,14 @@ async fn no_key_is_left_when_all_windows_have_passed() {
         let context = RequestContext::builder().user(user).build();
         let _ = bench.limiter.peek("api", &context).await;
     }
+    // On a busy machine the others have expired by now.
+    let _ = bench.check("user-0").await;
     assert!(cli.dbsize() > 0);
     let last = Instant::now();
     until("the key space is empty", || cli.dbsize() == 0).await;
     // Two windows of the longest kind, and the server's time to expire keys.
     let took = last.elapsed();
-    assert!(took < Duration::from_millis(3000), "took {took:?}");
+    assert!(took < Duration::from_secs(3) + SLACK, "took {took:?}");
     assert_eq!(bench.errors.all(), []);
 }
 

@@ -8,7 +8,7 @@ use fluxgate_core::store::{Micros, Retry};
 use fluxgate_core::{Decision, Outcome};
 use fluxgate_testkit::RedisServer;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::support::{Bench, RECOVERY, SLACK, one_band, store_at, until};
 
@@ -66,26 +66,49 @@ async fn killed_under_load(on_error: &str, capacity: u64) -> Vec<Vec<Taken>> {
     let bench = Bench::new(rules, store);
     bench.recovery("first").await;
     let load = Load::start(&bench, 16);
+    let late = tokio::spawn(lateness(Arc::clone(&load.stop)));
     sleep(Duration::from_millis(100)).await;
     server.kill();
     until("the loss is noticed", || !bench.errors.all().is_empty()).await;
     sleep(Duration::from_millis(400)).await;
     server.restart();
     let took = bench.recovery("somebody").await;
-    assert!(took < RECOVERY, "{on_error}: recovered after {took:?}");
+    assert!(
+        took < RECOVERY + SLACK,
+        "{on_error}: recovered after {took:?}"
+    );
     let all = load.stop().await;
 
-    let mut times: Vec<Duration> = all.iter().flatten().map(|(_, took)| *took).collect();
-    times.sort_unstable();
-    let p99 = times[times.len() * 99 / 100];
-    assert!(p99 <= DEADLINE + SLACK / 10, "{on_error}: p99 is {p99:?}");
-    let longest = times[times.len() - 1];
+    let times: Vec<Duration> = all.iter().flatten().map(|(_, took)| *took).collect();
+    let longest = *times.iter().max().unwrap();
+    let (p99, late) = (p99(times), p99(late.await.unwrap()));
+    assert!(
+        p99 <= DEADLINE + Duration::from_millis(75) + late,
+        "{on_error}: p99 is {p99:?}, and tasks run {late:?} late"
+    );
     assert!(longest <= DEADLINE + SLACK, "{on_error}: {longest:?}");
     for label in bench.errors.labels() {
         let fits = matches!(label, "redis_error" | "timeout" | "circuit_open");
         assert!(fits, "{on_error}: {:?}", bench.errors.all());
     }
     all
+}
+
+/// Returns how late a task runs that waits for a deadline, again and again until it is
+/// stopped: on a busy machine, requests end that much later too.
+async fn lateness(stop: Arc<AtomicBool>) -> Vec<Duration> {
+    let mut late = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let due = Instant::now() + Duration::from_millis(10);
+        sleep_until(due).await;
+        late.push(due.elapsed());
+    }
+    late
+}
+
+fn p99(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() * 99 / 100]
 }
 
 fn count(taken: &[Taken], outcome: Outcome) -> usize {

@@ -157,7 +157,7 @@ async fn parts_that_were_not_reached_are_settled_later_and_only_once() {
         limiter.settle(id, Settlement::RELEASE).await.unwrap();
     }
     let (user, id, slots) = found.unwrap();
-    let short = builder(&cluster).deadline(Duration::from_millis(300));
+    let short = builder(&cluster).deadline(Duration::from_secs(1));
     let short = short.connect().await.unwrap();
     assert!(short.renew(&[(id, Micros::new(60_000_000))]).await.unwrap()[0]);
     cluster.node(slots).pause();
@@ -192,8 +192,8 @@ async fn without_its_list_a_hold_is_not_charged() {
 async fn parts_and_lists_expire() {
     let cluster = RedisCluster::start(3);
     let rules = rules(
-        "rule_sets: { api: { rules: [ { id: a, scope: per_user, hold: 1s, algorithm: concurrency, \
-         bands: [ { capacity: 3 } ] }, { id: b, scope: per_ip, hold: 2s, algorithm: concurrency, \
+        "rule_sets: { api: { rules: [ { id: a, scope: per_user, hold: 2s, algorithm: concurrency, \
+         bands: [ { capacity: 3 } ] }, { id: b, scope: per_ip, hold: 3s, algorithm: concurrency, \
          bands: [ { capacity: 3 } ] } ] } }",
     );
     let limiter = Limiter::new(rules, builder(&cluster).connect().await.unwrap());

@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::sequences::{RealCost, Request, Sequence, Step, sequence};
 use crate::differential::subject_of;
 use crate::sequences::{BANDS, Cost, LATEST, Numbers, SECOND, SUBJECTS, Span};
-use crate::support::{is_long, patient};
+use crate::support::{cases, patient};
 use crate::wire::Wire;
 
 const NAMES: [&str; BANDS] = ["burst", "b1"];
@@ -328,11 +328,6 @@ impl<'s, R: Beside> World<'s, R> {
 fn has_slots(bands: &[Band]) -> bool {
     let mut bands = bands.iter();
     bands.any(|band| band.limit().algorithm() == Algorithm::Concurrency)
-}
-
-/// Returns how many sequences to run of what is usual.
-fn cases(usual: u32) -> u32 {
-    if is_long() { 15 * usual } else { usual }
 }
 
 fn run(seed: u64, cases: u32, run: impl Fn(Sequence) -> Result<(), TestCaseError>) {

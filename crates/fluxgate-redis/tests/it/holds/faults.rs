@@ -8,10 +8,10 @@ use fluxgate_redis::reason;
 use fluxgate_testkit::{FaultProxy, RedisServer, ReplyFault};
 
 use super::{held, left, reserve, slots_and_tokens};
-use crate::support::{ALGORITHMS, Bench, store_at};
+use crate::support::{ALGORITHMS, Bench, GENEROUS, store_at};
 
-fn bench(url: String, algorithm: &str) -> Bench {
-    let store = store_at(url).deadline(Duration::from_millis(300));
+fn bench(url: String, algorithm: &str, deadline: Duration) -> Bench {
+    let store = store_at(url).deadline(deadline);
     Bench::new(
         slots_and_tokens(2, "1m", algorithm),
         store.near_cache(false),
@@ -30,7 +30,12 @@ async fn a_settlement_whose_reply_is_lost_is_made_once() {
         ] {
             server.cli().command(&["FLUSHALL"]).expect_ok();
             let what = format!("{algorithm}, {fault:?}");
-            let bench = bench(proxy.url("redis"), algorithm);
+            // Only a reply that never comes has to miss the deadline.
+            let deadline = match fault {
+                ReplyFault::Swallow => Duration::from_millis(600),
+                _ => GENEROUS,
+            };
+            let bench = bench(proxy.url("redis"), algorithm, deadline);
             let limiter = &bench.limiter;
             bench.store().ping().await.unwrap();
             let id = held(limiter, "ann", "400").await;
@@ -71,7 +76,7 @@ async fn a_settlement_whose_reply_is_lost_is_made_once() {
 async fn slots_whose_reply_is_lost_count_until_they_end() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
-    let bench = bench(proxy.url("redis"), "fixed_window");
+    let bench = bench(proxy.url("redis"), "fixed_window", GENEROUS);
     bench.store().ping().await.unwrap();
     held(&bench.limiter, "ann", "1").await;
     proxy.fault_reply_to("EVALSHA", ReplyFault::SwallowAndClose);
@@ -91,7 +96,7 @@ async fn slots_whose_reply_is_lost_count_until_they_end() {
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_an_error_within_the_deadline() {
     let server = RedisServer::start();
-    let bench = bench(server.url(), "fixed_window");
+    let bench = bench(server.url(), "fixed_window", Duration::from_secs(1));
     let id = held(&bench.limiter, "ann", "1").await;
     server.pause();
     let settled = bench.limiter.settle(id, Settlement::RELEASE).await;
@@ -114,7 +119,7 @@ async fn a_server_that_does_not_answer_is_an_error_within_the_deadline() {
 async fn foreign_values_are_reported_and_kept() {
     let server = RedisServer::start();
     let mut cli = server.cli();
-    let bench = bench(server.url(), "fixed_window");
+    let bench = bench(server.url(), "fixed_window", GENEROUS);
     let id = held(&bench.limiter, "ann", "1").await;
     let slots = cli.keys("*:h").remove(0);
     let record = format!("fluxgate:2:hold:{{{id}}}");
@@ -151,7 +156,7 @@ async fn foreign_values_are_reported_and_kept() {
 #[tokio::test]
 async fn the_script_is_sent_again_if_the_server_lost_it() {
     let server = RedisServer::start();
-    let bench = bench(server.url(), "token_bucket");
+    let bench = bench(server.url(), "token_bucket", GENEROUS);
     let id = held(&bench.limiter, "ann", "1").await;
     server.cli().command(&["SCRIPT", "FLUSH"]).expect_ok();
     assert!(bench.limiter.renew(id, super::MINUTE).await.unwrap());

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::leased;
 use super::shared::{Admitted, expect_bucket};
-use crate::support::{Bench, RECOVERY, SLACK};
+use crate::support::{Bench, RECOVERY, SLACK, until};
 
 pub(super) const CAPACITY: u64 = 300;
 /// The units that may be on lease.
@@ -47,9 +47,12 @@ impl Fleet {
             fleet.add(rules, store().deadline(DEADLINE));
         }
         sleep(PHASE).await;
-        let counts = |bench: &Bench| bench.store().lease_counts();
-        let allowed = fleet.benches.iter().map(|bench| counts(bench).allowed);
-        assert!(allowed.sum::<u64>() > 0, "nothing is decided by leases");
+        until("leases decide", || {
+            let counts = |bench: &Bench| bench.store().lease_counts();
+            let allowed = fleet.benches.iter().map(|bench| counts(bench).allowed);
+            allowed.sum::<u64>() > 0
+        })
+        .await;
         fleet
     }
 
@@ -117,6 +120,12 @@ impl Fleet {
         labels.sort_unstable();
         labels.dedup();
         labels
+    }
+
+    /// Lets a fault last for a while, and until the instances have met it.
+    pub(super) async fn meets(&self, label: &str) {
+        sleep(PHASE).await;
+        until(label, || self.labels().contains(&label)).await;
     }
 
     /// Panics if the store failed otherwise than by being late, as on a busy machine.
