@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use fluxgate_testkit::wait_until;
@@ -29,8 +30,13 @@ fn field(service: &Service, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
-/// Two bursts at once would need more descriptors than a process may have.
+/// Held while connections are open: two bursts at once would need more descriptors than a
+/// process may have.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const COUNT: usize = 5_000;
 /// The allowed growth once the service is idle again.
@@ -99,9 +105,17 @@ fn assert_released(service: &Service, before: u64, open: &[TcpStream], what: &st
     println!("{what}: {before} KiB before, {peak} at the peak, {now} now");
 }
 
+/// The allocator returns free pages only after some time, for which the three wait together.
 #[test]
-fn large_heads_are_released() {
-    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn large_heads_and_commands_are_released() {
+    thread::scope(|scope| {
+        for part in [heads, heads_of_the_api, resp_commands] {
+            scope.spawn(part);
+        }
+    });
+}
+
+fn heads() {
     let upstream = CountingUpstream::start();
     let timeouts = "  timeouts: { headers: 10m, idle: 10m }\n";
     let service = Service::start(&["gateway"], &config(&[upstream.address], "", timeouts));
@@ -109,33 +123,33 @@ fn large_heads_are_released() {
     let ok = b"HTTP/1.1 200 OK";
     for at_once in [false, true] {
         let head = large_head("GET /x");
+        let lock = one_at_a_time();
         let open = burst((&service, "gateway"), &head, ok, at_once);
         assert_released(&service, before, &open, "idle connections hold no buffers");
-        drop(open);
+        drop((open, lock));
         assert_released(&service, before, &[], "closed connections hold nothing");
     }
 }
 
-#[test]
-fn large_heads_of_the_api_are_released() {
-    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn heads_of_the_api() {
     let service = Service::start(&[], "");
     let before = used_kib(&service);
     for at_once in [false, true] {
         let head = large_head("GET /livez");
+        let lock = one_at_a_time();
         drop(burst((&service, "api"), &head, b"HTTP/1.1 200 OK", at_once));
+        drop(lock);
         assert_released(&service, before, &[], "closed connections hold nothing");
     }
 }
 
-#[test]
-fn large_resp_commands_are_released() {
-    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn resp_commands() {
     let service = Service::start(&["resp"], "");
     let before = used_kib(&service);
     let value = "v".repeat(60_000);
     let command = format!("*2\r\n$4\r\nPING\r\n$60000\r\n{value}\r\n");
     for at_once in [false, true] {
+        let lock = one_at_a_time();
         let open = burst(
             (&service, "resp"),
             command.as_bytes(),
@@ -143,7 +157,7 @@ fn large_resp_commands_are_released() {
             at_once,
         );
         assert_released(&service, before, &open, "idle connections hold no buffers");
-        drop(open);
+        drop((open, lock));
         assert_released(&service, before, &[], "closed connections hold nothing");
     }
 }

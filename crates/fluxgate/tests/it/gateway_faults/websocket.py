@@ -1,7 +1,7 @@
 """A WebSocket echo server, and a client that checks it.
 
     websocket.py serve
-    websocket.py check NAME URL [CA]
+    websocket.py check NAME[,NAME…] URL [CA]
 """
 
 import asyncio
@@ -126,4 +126,5 @@ async def hold(url):
 if sys.argv[1] == "serve":
     asyncio.run(run_server())
 else:
-    asyncio.run(asyncio.wait_for(globals()[sys.argv[2]](sys.argv[3]), 60))
+    for name in sys.argv[2].split(","):
+        asyncio.run(asyncio.wait_for(globals()[name](sys.argv[3]), 60))

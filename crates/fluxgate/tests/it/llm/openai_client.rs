@@ -32,43 +32,36 @@ fn plain_calls_are_charged_as_the_server_counts() {
         "answer = client.chat.completions.with_raw_response.create(model='m', **ask)\n\
          print(answer.headers['x-ratelimit-remaining-requests'])\n\
          answer = answer.parse()\n\
-         print(answer.choices[0].message.content, answer.usage.total_tokens)\n",
+         print(answer.choices[0].message.content, answer.usage.total_tokens)\n\
+         client.embeddings.create(model='m', input='hi', encoding_format='float')\n",
     );
     assert_eq!(said, "99\nGrüße 👋🏽! 12\n");
-    assert_eq!(charged(&service), REPORTED);
+    let prompt = ModelServer::PROMPT_TOKENS;
+    let [total, prompts, completion, calls] = REPORTED;
+    assert_eq!(
+        charged(&service),
+        [total + prompt, prompts + prompt, completion, calls + 1]
+    );
     let authorization = model.requests()[0].values("authorization").join(",");
     assert_eq!(authorization, "Bearer secret");
-    run(
-        &service,
-        "client.embeddings.create(model='m', input='hi', encoding_format='float')\n",
-    );
-    assert_eq!(
-        charged_by(&service, "total"),
-        TOTAL + ModelServer::PROMPT_TOKENS
-    );
 }
 
 #[test]
 fn streams_are_charged_as_the_server_counts() {
     let model = ModelServer::start();
     let service = start(&model);
-    for (count, option, usages) in [
-        (1, "", 0),
-        (2, "stream_options={'include_usage': False},", 0),
-        (3, "stream_options={'include_usage': True},", 1),
-    ] {
-        let said = run(
-            &service,
-            &format!(
-                "chunks = list(client.chat.completions.create(model='m', stream=True, {option} **ask))\n\
-                 print(''.join(c.choices[0].delta.content for c in chunks if c.choices),\n    \
-                 sum(c.usage is not None for c in chunks), len(chunks))\n"
-            ),
-        );
-        let chunks = ModelServer::COMPLETION_TOKENS + usages;
-        assert_eq!(said, format!("Grüße 👋🏽! {usages} {chunks}\n"));
-        assert_eq!(charged(&service), REPORTED.map(|number| number * count));
-    }
+    let said = run(
+        &service,
+        "for option in [{}, {'include_usage': False}, {'include_usage': True}]:\n  \
+         more = {'stream_options': option} if option else {}\n  \
+         chunks = list(client.chat.completions.create(model='m', stream=True, **more, **ask))\n  \
+         print(''.join(c.choices[0].delta.content for c in chunks if c.choices),\n    \
+         sum(c.usage is not None for c in chunks), len(chunks))\n",
+    );
+    let chunks = ModelServer::COMPLETION_TOKENS;
+    let line = |usages: u64| format!("Grüße 👋🏽! {usages} {}\n", chunks + usages);
+    assert_eq!(said, [0, 0, 1].map(line).concat());
+    assert_eq!(charged(&service), REPORTED.map(|number| number * 3));
 }
 
 #[test]

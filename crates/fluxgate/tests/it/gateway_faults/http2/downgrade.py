@@ -1,6 +1,6 @@
 """Requests that are harmless in HTTP/2 but not in HTTP/1.1.
 
-    downgrade.py CHECK ADDRESS
+    downgrade.py CHECK[,CHECK…] ADDRESS
 
 Prints one line per request: what was sent, and the outcome.
 """

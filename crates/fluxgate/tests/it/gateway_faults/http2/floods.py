@@ -1,6 +1,6 @@
 """Floods of frames that cost the sender nothing.
 
-    floods.py CHECK ADDRESS
+    floods.py CHECK[,CHECK…] ADDRESS
 """
 
 from hyperframe.frame import ContinuationFrame, PingFrame, SettingsFrame, WindowUpdateFrame
@@ -135,5 +135,4 @@ def priorities():
 
 
 if __name__ == "__main__":
-    run(globals())
-    assert_serves()
+    run(globals(), after=assert_serves)

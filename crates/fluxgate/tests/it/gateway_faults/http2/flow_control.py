@@ -1,6 +1,6 @@
 """Clients that answer every ping but close their flow control window.
 
-    flow_control.py CHECK ADDRESS
+    flow_control.py CHECK[,CHECK…] ADDRESS
 """
 
 from hyperframe.frame import PingFrame
@@ -91,5 +91,4 @@ def an_idle_connection_gets_goaway():
 
 
 if __name__ == "__main__":
-    run(globals())
-    assert_serves()
+    run(globals(), after=assert_serves)

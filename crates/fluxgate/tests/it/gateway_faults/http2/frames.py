@@ -3,6 +3,7 @@
 import socket
 import sys
 import time
+import traceback
 
 import hpack
 from hyperframe.frame import (
@@ -156,7 +157,8 @@ def assert_serves():
     """Asserts that other clients are served without delay."""
     start = time.monotonic()
     assert get(Peer()) == (200, b"ok")
-    assert time.monotonic() - start < 5
+    # The machine may be busy.
+    assert time.monotonic() - start < 15
 
 
 def expect(outcome, codes):
@@ -165,6 +167,16 @@ def expect(outcome, codes):
     assert is_expected, f"{outcome}, expected one of {codes}"
 
 
-def run(module):
-    """Runs the check that the command line names."""
-    module[sys.argv[1]]()
+def run(module, after=lambda: None):
+    """Runs the checks that the command line names, separated by commas, and `after` each of
+    them. Prints which fail."""
+    failed = False
+    for name in sys.argv[1].split(","):
+        try:
+            module[name]()
+            after()
+        except Exception:
+            failed = True
+            last = traceback.format_exc().strip().splitlines()[-3:]
+            print(f"{name}: {' <- '.join(reversed(last))}")
+    sys.exit(failed)

@@ -1,6 +1,6 @@
 """The requirements of RFC 9113.
 
-    protocol.py CHECK ADDRESS
+    protocol.py CHECK[,CHECK…] ADDRESS
 """
 
 import time
@@ -257,5 +257,4 @@ def goaway_closes_the_connection():
 
 
 if __name__ == "__main__":
-    run(globals())
-    assert_serves()
+    run(globals(), after=assert_serves)

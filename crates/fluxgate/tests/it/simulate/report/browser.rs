@@ -52,7 +52,7 @@ pub(crate) fn evaluate_with_console(page: &str, view: View, body: &str) -> (Valu
     );
     let scheme = u8::from(!view.dark);
     let output = Command::new("timeout")
-        .args(["--kill-after=10", "120", "chromium"])
+        .args(["--kill-after=10", "600", "chromium"])
         .args(["--headless", "--no-sandbox", "--disable-gpu"])
         .args(["--enable-logging=stderr", "--window-size=1400,1000"])
         .arg(format!("--user-data-dir={}", dir.path("profile").display()))
