@@ -102,6 +102,7 @@ impl Decision {
         decision.rules.push(DecidedRule {
             rule,
             bands: 0..0,
+            is_shadow: false,
             denies,
             is_shadow: false,
         });
