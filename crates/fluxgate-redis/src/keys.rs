@@ -27,9 +27,10 @@
 //! `<prefix>:2:lease:{...}<band>` has the units of such a key that are out on lease, for as
 //! long as they are.
 //!
-//! `<prefix>:2:hold:{<id>}` is the record of a hold, or on a cluster the list of its
-//! parts, whose records are `<prefix>:2:hold:{...}<id>:<part>`, each in the slot of its
-//! keys.
+//! `<prefix>:2:hold2:{<id>}` is the record of a hold, or on a cluster the list of its
+//! parts, whose records are `<prefix>:2:hold2:{...}<id>:<part>`, each in the slot of its
+//! keys. Records have a version of their own: a release with another one does not know the
+//! hold.
 
 use std::io::Write;
 
@@ -43,6 +44,8 @@ use crate::identity_hash::{HashKeys, HashSecret, IdentityHash};
 pub const DEFAULT_PREFIX: &str = "fluxgate";
 /// The version of the layout, of names and states alike.
 pub(crate) const VERSION: char = '2';
+/// The kind of keys with records of holds, and the version of these.
+const HOLD: &str = "hold2";
 /// Precedes a subject that no rule made; not a character of a rule's hash.
 const OPAQUE: u8 = b'~';
 /// Precedes a hashed part; not the kind of any part.
@@ -128,13 +131,13 @@ impl KeyNaming {
 
     /// Returns the key of the record of a hold, or of the list of its parts.
     pub(crate) fn hold(&self, id: HoldId) -> Vec<u8> {
-        format!("{}:{VERSION}:hold:{{{id}}}", self.prefix).into_bytes()
+        format!("{}:{VERSION}:{HOLD}:{{{id}}}", self.prefix).into_bytes()
     }
 
     /// Returns the key of the record of a part of a hold, in the slot of a subject.
     pub(crate) fn part_of_hold(&self, id: HoldId, subject: Subject<'_>, part: usize) -> Vec<u8> {
         let mut name = Vec::new();
-        self.write_other_subject("hold", subject, &mut name);
+        self.write_other_subject(HOLD, subject, &mut name);
         name.extend_from_slice(format!("{id}:{part}").as_bytes());
         name
     }

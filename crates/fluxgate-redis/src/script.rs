@@ -153,7 +153,7 @@ mod tests {
     /// changes for another reason.
     #[test]
     fn leases_change_nothing_for_other_calls() {
-        assert_eq!(SCRIPT.sha1, "c80a22c5ce155bd09788ae4b246c064feaa4af2b");
+        assert_eq!(SCRIPT.sha1, "cf5701de9fde1401442192d73f59247626f05b3c");
         assert!(!SCRIPT.text.contains("LEASE") && LEASE_SCRIPT.text.contains("LEASE"));
     }
 

@@ -4,7 +4,8 @@
 //!
 //! While it is held, the whole reserved cost is charged. If the real cost is lower, only the
 //! difference returns, and only to where it was taken: a window or event that no longer
-//! counts has nothing to return to. So what is used and what is reserved are together at most
+//! counts has nothing to return to, and in a bucket later reservations keep their instants
+//! (see `bucket.rs`). So what is used and what is reserved are together at most
 //! the limit, as long as nobody uses more than was reserved.
 //!
 //! If the real cost is higher, the excess is charged at once and later requests pay for it.
@@ -90,7 +91,8 @@ fn adjust_bucket(
     let excess = adjustment.excess();
     if excess == 0 {
         let returned = adjustment.returned();
-        let state = stored.map(|stored| bucket::give_back(rate, stored, now, returned));
+        let mark = adjustment.mark;
+        let state = stored.map(|stored| bucket::return_units(rate, stored, now, returned, mark));
         return (state, 0);
     }
     let (owed, _) = bucket::settle(rate, stored, now);
@@ -148,7 +150,7 @@ impl Log {
         self.correct(&assessment);
         let excess = adjustment.excess();
         if excess == 0 {
-            self.give_back(adjustment.mark, adjustment.returned());
+            self.return_units(adjustment.mark, adjustment.returned());
             return 0;
         }
         let room = (2 * limit.capacity()).saturating_sub(self.counted_at(limit, &assessment));

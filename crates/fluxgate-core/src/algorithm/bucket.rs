@@ -50,6 +50,38 @@
 //!
 //! Another bucket of the same request, which did not delay it, may have refilled since.
 //! Refilled units are not returned again: the time since M_x − n stays charged.
+//!
+//! # The limit holds when holds are settled beside reservations
+//!
+//! A hold x of n units that is settled with d less returns d, also units that have
+//! refilled since: it has used less than it was charged. But while a reservation waits,
+//! it returns only max(0, d − (U − M_x)), whether x itself still waits or has gone on.
+//!
+//! A reservation waits if U > now + F. In that case the one that got U goes on at U − F,
+//! later than now; otherwise all that are valid have gone on. U may belong to a
+//! reservation that has been cancelled, or to the excess of a higher settlement. Then too
+//! little returns, and never too much. A rule without `max_wait` lets nothing wait.
+//!
+//! The invariant is that of cancellations, for all charges that are valid, gone on or not,
+//! with S_i at their real cost, and Q more on its right side: T ≥ M_i + S_i − F − Q.
+//!
+//! - x returns k = d − (U − M_x) > 0 beside a reservation. Those with M_i ≤ M_x lose d
+//!   from S_i, and T loses at most d. For those with M_i > M_x, before: S_i + n ≤ S_x ≤
+//!   T + F + Q − M_x. So M_i + S_i − F − Q ≤ T − n + (M_i − M_x) ≤ T − k.
+//! - x returns d while nobody waits. Q grows by d, and T loses at most d.
+//!
+//! So Q is what was returned while nobody waited, as if an operator had refunded it.
+//!
+//! Let an interval begin at a and end at b, let W wait at a, and let G be charged before a,
+//! go on before a, and return units beside a reservation before b. As above, what goes on in
+//! the interval is at most b + F − T + S(W) + returned(G), plus what returns while nobody
+//! waits. If G is empty, T ≥ a + S(W) − Q by the invariant. Otherwise let g be the first
+//! of G: T ≥ M_g + S(W) + S(G) − F − Q. When g returns at r ≥ a, a reservation waits, so
+//! U − M_g > r + F − M_g ≥ a + F − M_g, and at least U − M_g of its n units do not return:
+//! S(G) − returned(G) ≥ a + F − M_g. In both cases what goes on is at most F + (b − a) + Q:
+//! C + R·t/P units, and those that were returned while nobody waited.
+//!
+//! A shaping queue returns the units of its last request only.
 
 use super::overhang::Overhang;
 use super::verdict::{Mode, Verdict};
@@ -105,7 +137,7 @@ impl Bucket {
             // At most MAX_UNITS.
             refill: rate.refill() as u32,
             horizon: rate.horizon(),
-            overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang.after(time)),
+            overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang_at(now).after(time)),
         });
         (verdict, corrected, charged)
     }
@@ -157,11 +189,25 @@ impl Bucket {
     fn moved_back(self, rate: &Rate, owed: FracMicros, back: FracMicros, now: Timestamp) -> Self {
         let bucket = self.moved_to(rate, rate.saturating_sub(owed, back), now);
         // Only reservations are cancelled, and in a shaping queue only the last one.
-        let overhang = match rate.max_wait().is_some() {
-            true => self.overhang.before(back),
-            false => self.overhang,
-        };
+        let mut overhang = self.overhang_at(now);
+        if rate.max_wait().is_some() {
+            overhang = overhang.before(back);
+        }
         Self { overhang, ..bucket }
+    }
+
+    /// Returns how far the latest instant that any reservation got lies past `full_at`, or
+    /// past `now` if the bucket has been full since.
+    #[inline(always)]
+    pub fn overhang_at(&self, now: Timestamp) -> Overhang {
+        if self.overhang == Overhang::NONE {
+            return self.overhang;
+        }
+        let idle = now.micros().saturating_sub(self.full_at.ceil());
+        self.overhang.after(FracMicros {
+            whole: idle,
+            part: 0,
+        })
     }
 }
 
@@ -295,11 +341,35 @@ pub(super) fn refund(rate: &Rate, stored: Bucket, now: Timestamp, units: u64) ->
     Some(stored.moved_back(rate, owed, rate.time_of(units), now))
 }
 
-/// Gives units back like [`refund`], but the bucket is full from now on, and not before, if
-/// that fills it.
-pub(super) fn give_back(rate: &Rate, stored: Bucket, now: Timestamp, units: u64) -> Bucket {
+/// Returns units of a hold whose charge moved the bucket to `mark`, as far as later
+/// reservations let them return. A bucket that this fills is full from now on, and not
+/// before.
+pub(super) fn return_units(
+    rate: &Rate,
+    stored: Bucket,
+    now: Timestamp,
+    units: u64,
+    mark: FracMicros,
+) -> Bucket {
     let (owed, _) = settle(rate, Some(stored), now);
-    stored.moved_back(rate, owed, rate.time_of(units).min(owed), now)
+    let latest = latest(stored, now, owed);
+    let time = rate.time_of(units);
+    let back = if rate.shape() && latest != mark {
+        FracMicros::default()
+    } else if rate.max_wait().is_some() && latest > instant(now, rate.fill()) {
+        rate.saturating_sub(time, rate.saturating_sub(latest, mark))
+    } else {
+        time
+    };
+    stored.moved_back(rate, owed, back.min(owed), now)
+}
+
+/// Returns the latest instant that any charge has moved the bucket to.
+fn latest(stored: Bucket, now: Timestamp, owed: FracMicros) -> FracMicros {
+    FracMicros {
+        whole: now.micros() + owed.whole + stored.overhang_at(now).micros(),
+        part: owed.part,
+    }
 }
 
 /// Charges units to a bucket that is `owed` away from full, whether or not it has them.
@@ -318,7 +388,7 @@ pub(super) fn charge(
         // At most MAX_UNITS.
         refill: rate.refill() as u32,
         horizon: rate.horizon(),
-        overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang.after(time)),
+        overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang_at(now).after(time)),
     })
 }
 
@@ -336,10 +406,7 @@ pub(super) fn cancel(
         return Some(stored);
     }
     let cost = rate.time_of(units);
-    let latest = FracMicros {
-        whole: now.micros() + owed.whole + stored.overhang.micros(),
-        part: owed.part,
-    };
+    let latest = latest(stored, now, owed);
     if rate.shape() && latest != mark {
         return Some(stored);
     }

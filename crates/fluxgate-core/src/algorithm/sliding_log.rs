@@ -277,8 +277,8 @@ impl Log {
         (assessment.at + self.moved) as u64
     }
 
-    /// Gives units of the event with this identity back.
-    pub(super) fn give_back(&mut self, mark: FracMicros, units: u64) {
+    /// Returns units of the event with this identity.
+    pub(super) fn return_units(&mut self, mark: FracMicros, units: u64) {
         if let Some(at) = (mark.whole as i64).checked_sub(self.moved) {
             self.take_off(at, units);
         }

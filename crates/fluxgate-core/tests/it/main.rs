@@ -41,6 +41,7 @@ mod rule_verdicts;
 mod rules;
 mod sequences;
 mod serde;
+mod settlements;
 mod shared_keyed;
 mod store_failures;
 mod support;

@@ -47,13 +47,15 @@ enum Id {
     Slots,
 }
 
-/// Where a charge went: the start of a window, or the time of an event.
-pub(crate) type Mark = i128;
+/// Where a charge went: the start of a window, the time of an event, or the instant at which
+/// a bucket would be full after it.
+pub(crate) type Mark = BigRational;
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// The instant at which a bucket would be full, and its horizon.
-    FullAt(BigRational, BigRational),
+    /// The instant at which a bucket would be full, its horizon, and the latest instant that
+    /// any charge has moved it to.
+    FullAt(BigRational, BigRational, BigRational),
     /// The start of an aligned window, and the units admitted in the one before it and
     /// in it.
     Counts(i128, u64, u64),
@@ -97,9 +99,10 @@ impl Counter {
         let now = i128::from(now);
         match self.0.get_mut(&limit.id()) {
             None => {}
-            Some(Kind::FullAt(full_at, horizon)) => {
+            Some(Kind::FullAt(full_at, horizon, latest)) => {
                 let furthest = integer(now) + &*horizon;
                 if *full_at > furthest {
+                    *latest -= &*full_at - &furthest;
                     *full_at = furthest;
                 }
             }
@@ -222,12 +225,14 @@ impl Counter {
             Algorithm::TokenBucket => {
                 let missing = units(limit.capacity) - self.tokens(limit, now) + units(cost);
                 let full_at = integer(now.into()) + missing * limit.unit_time();
-                Kind::FullAt(full_at, limit.horizon())
+                let latest = self.latest(limit, &full_at);
+                Kind::FullAt(full_at, limit.horizon(), latest)
             }
             Algorithm::LeakyBucket => {
                 let level = self.level(limit, now) + units(cost);
                 let full_at = integer(now.into()) + level * limit.unit_time();
-                Kind::FullAt(full_at, limit.horizon())
+                let latest = self.latest(limit, &full_at);
+                Kind::FullAt(full_at, limit.horizon(), latest)
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 let (previous, current) = self.counts(limit, at);
@@ -260,7 +265,7 @@ impl Counter {
             let mut slots = self.slots(limit);
             slots.push((end, cost, hold));
             self.write(limit, Some(Kind::Slots(slots)));
-            return 0;
+            return BigRational::zero();
         }
         let gone = self.events(limit);
         self.charge(limit, now, cost);
@@ -271,9 +276,36 @@ impl Counter {
             events.push((at, cost, hold));
         }
         match self.kind(limit) {
-            Some(Kind::Counts(..)) => at - at % i128::from(limit.window),
-            _ => at,
+            Some(Kind::FullAt(full_at, ..)) => full_at.clone(),
+            Some(Kind::Counts(..)) => integer(at - at % i128::from(limit.window)),
+            _ => integer(at),
         }
+    }
+
+    /// Returns the latest instant that any charge has moved a bucket to, if one moves it to
+    /// `full_at`.
+    fn latest(&self, limit: &Limit, full_at: &BigRational) -> BigRational {
+        match self.kind(limit) {
+            Some(Kind::FullAt(_, _, latest)) => full_at.max(latest).clone(),
+            _ => full_at.clone(),
+        }
+    }
+
+    /// Returns how many of `back` units return to a bucket that their charge moved to `mark`.
+    fn returned(&self, limit: &Limit, now: u64, back: u64, mark: &Mark) -> BigRational {
+        let Some(Kind::FullAt(full_at, _, latest)) = self.kind(limit) else {
+            return BigRational::zero();
+        };
+        if limit.shape && full_at != mark {
+            return BigRational::zero();
+        }
+        let fill = units(limit.capacity) * limit.unit_time();
+        if limit.max_wait.is_none() || *latest <= integer(now.into()) + fill {
+            return units(back);
+        }
+        // A reservation waits.
+        let behind = (latest - mark) / limit.unit_time();
+        (units(back) - behind.max(BigRational::zero())).max(BigRational::zero())
     }
 
     /// Returns when the slots of a hold end, if it has any.
@@ -291,12 +323,25 @@ impl Counter {
         self.write(limit, Some(Kind::Slots(slots)));
     }
 
+    /// Cancels a reservation of a bucket that still waits. What is full again leaves no state.
+    pub(crate) fn cancel(&mut self, limit: &Limit, now: u64, cost: u64, mark: &Mark) {
+        self.settle(limit, now);
+        let back = self.returned(limit, now, cost, mark);
+        let Some(Kind::FullAt(_, horizon, latest)) = self.kind(limit).cloned() else {
+            return;
+        };
+        let level = self.level(limit, now) - back;
+        let full_at = integer(now.into()) + &level * limit.unit_time();
+        let kind = Kind::FullAt(full_at, horizon, latest);
+        self.write(limit, level.is_positive().then_some(kind));
+    }
+
     /// Settles a hold that reserved units at `mark`. Returns what did not fit.
     pub(crate) fn settle_hold(
         &mut self,
         limit: &Limit,
         now: u64,
-        (hold, reserved, mark): (u64, u64, Mark),
+        (hold, reserved, mark): (u64, u64, &Mark),
         cost: u64,
     ) -> u64 {
         if limit.algorithm == Algorithm::Concurrency {
@@ -315,15 +360,17 @@ impl Counter {
         let most = 2 * limit.capacity;
         let (kind, taken) = match limit.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                let level = (self.level(limit, now) - units(back)).max(BigRational::zero());
+                let back = self.returned(limit, now, back, mark);
+                let level = (self.level(limit, now) - back).max(BigRational::zero());
                 let room = (units(most) - &level).floor().to_integer().to_u64();
                 let taken = more.min(room.unwrap_or(0));
                 let full_at = integer(now.into()) + (level + units(taken)) * limit.unit_time();
                 let horizon = match self.kind(limit) {
-                    Some(Kind::FullAt(_, horizon)) if more == 0 => horizon.clone(),
+                    Some(Kind::FullAt(_, horizon, _)) if more == 0 => horizon.clone(),
                     _ => limit.horizon(),
                 };
-                (Kind::FullAt(full_at, horizon), taken)
+                let latest = self.latest(limit, &full_at);
+                (Kind::FullAt(full_at, horizon, latest), taken)
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 let (previous, current) = self.counts(limit, at);
@@ -333,6 +380,7 @@ impl Counter {
                 match self.kind(limit) {
                     // The window that the state belongs to stays.
                     Some(Kind::Counts(own, previous, current)) if more == 0 => {
+                        let mark = mark.to_integer().to_i128().unwrap();
                         let counts = start == mark || is_sliding && start == mark + width;
                         let back = |from: i128| if counts && from == mark { back } else { 0 };
                         let previous = previous.saturating_sub(back(own - width));
@@ -378,9 +426,9 @@ impl Counter {
             return;
         };
         // The last charge has set the horizon; a refund does not change it.
-        let horizon = match kind {
-            Kind::FullAt(_, horizon) => horizon.clone(),
-            _ => BigRational::zero(),
+        let (horizon, latest) = match kind {
+            Kind::FullAt(_, horizon, latest) => (horizon.clone(), latest.clone()),
+            _ => Default::default(),
         };
         let at = self.standing(limit, now);
         let width = i128::from(limit.window);
@@ -390,14 +438,14 @@ impl Counter {
                 let full_at = integer(now.into()) + &missing * limit.unit_time();
                 missing
                     .is_positive()
-                    .then_some(Kind::FullAt(full_at, horizon))
+                    .then_some(Kind::FullAt(full_at, horizon, latest))
             }
             Algorithm::LeakyBucket => {
                 let level = self.level(limit, now) - units(back);
                 let full_at = integer(now.into()) + &level * limit.unit_time();
                 level
                     .is_positive()
-                    .then_some(Kind::FullAt(full_at, horizon))
+                    .then_some(Kind::FullAt(full_at, horizon, latest))
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 let (mut previous, mut current) = self.counts(limit, at);
@@ -478,7 +526,7 @@ impl Counter {
 
     /// Returns w: the level of a leaky bucket, never below 0.
     fn level(&self, limit: &Limit, now: u64) -> BigRational {
-        let Some(Kind::FullAt(full_at, _)) = self.kind(limit) else {
+        let Some(Kind::FullAt(full_at, ..)) = self.kind(limit) else {
             return BigRational::zero();
         };
         let until_full = limit.in_its_fractions(full_at) - integer(now.into());

@@ -250,7 +250,7 @@ impl Answer {
                 check: at,
                 cost,
                 mark,
-                overhang: entry.stored.overhang(),
+                overhang: entry.stored.overhang_at(self.now),
             });
             outcomes.push(CheckOutcome { verdict, charge });
         }

@@ -12,14 +12,16 @@ use fluxgate_core::{Algorithm, Calendar, CalendarUnit, Limit, StoreError};
 
 use super::answer::combined_cost;
 use super::request::put;
-use super::state::{BUCKET_TAG, CALENDAR_TAG, SLOTS_TAG, tag_of, window_ms};
+use super::state::{
+    BUCKET_TAG, CALENDAR_TAG, SHAPING_TAG, SLOTS_TAG, bucket_tag, tag_of, window_ms,
+};
 use super::subject_keys::SubjectKeys;
 use crate::error::error;
 use crate::keys::KeyNaming;
 use crate::reason;
 
 /// The version of lists of parts.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// The bytes that the script writes before the charges.
 const HEADER_SIZE: usize = 8;
 
@@ -38,6 +40,7 @@ pub(crate) struct RecordedCharge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counter {
     Bucket {
+        shape: bool,
         horizon: u8,
         max_wait_ms: u64,
         capacity: u64,
@@ -155,13 +158,14 @@ impl RecordedCharge {
     fn write(&self, last: &[u8], out: &mut Vec<u8>) {
         match self.counter {
             Counter::Bucket {
+                shape,
                 horizon,
                 max_wait_ms,
                 capacity,
                 refill,
                 period,
             } => {
-                out.extend_from_slice(&[BUCKET_TAG, horizon]);
+                out.extend_from_slice(&[bucket_tag(shape), horizon]);
                 put(out, max_wait_ms, 5);
                 put(out, capacity, 4);
                 put(out, refill, 4);
@@ -216,6 +220,7 @@ impl Counter {
                 capacity,
             },
             (algorithm, None) if algorithm.is_bucket() => Self::Bucket {
+                shape: limit.rate().shape(),
                 horizon: limit.rate().horizon().exponent(),
                 max_wait_ms: window_ms(limit),
                 capacity,
@@ -271,7 +276,8 @@ impl<'a> Reader<'a> {
 
     fn counter(&mut self) -> Option<Counter> {
         Some(match self.byte()? {
-            BUCKET_TAG => Counter::Bucket {
+            tag @ (BUCKET_TAG | SHAPING_TAG) => Counter::Bucket {
+                shape: tag == SHAPING_TAG,
                 horizon: Horizon::from_exponent(self.byte()?)?.exponent(),
                 max_wait_ms: self.span(5)?,
                 capacity: self.units()?,

@@ -4,7 +4,7 @@ use fluxgate_core::store::{HoldId, Micros, Settled, Settlement};
 
 use super::record::{Counter, RecordedCharge};
 use super::request::{KeyKind, Op, Request, put};
-use super::state::{BUCKET_TAG, CALENDAR_TAG, SLOTS_TAG};
+use super::state::{BUCKET_TAG, CALENDAR_TAG, SLOTS_TAG, bucket_tag};
 
 /// The time to live of a renewal has six bytes, and five if slots are elsewhere.
 const MAX_SPAN: u64 = (1 << 48) - 1;
@@ -104,13 +104,14 @@ impl Request {
         let key = self.add_key(kind, |names| names.extend_from_slice(&charge.key));
         match charge.counter {
             Counter::Bucket {
+                shape,
                 horizon,
                 max_wait_ms,
                 capacity,
                 refill,
                 period,
             } => {
-                self.push_head(owes, key, BUCKET_TAG);
+                self.push_head(owes, key, bucket_tag(shape));
                 self.push_numbers(horizon, max_wait_ms, [refill, units, capacity, period, 0]);
             }
             Counter::Window {

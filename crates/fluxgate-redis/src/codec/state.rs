@@ -9,6 +9,8 @@ use crate::error::bad_response;
 /// The tag of a bucket's state.
 pub(super) const BUCKET_TAG: u8 = 241;
 
+/// The tag of a bucket in a check if requests are spaced out.
+pub(super) const SHAPING_TAG: u8 = 242;
 /// The tag of a calendar window in a check.
 pub(super) const CALENDAR_TAG: u8 = 246;
 /// The tag of slots in a check.
@@ -25,13 +27,17 @@ pub(super) fn tag_of(limit: &Limit) -> u8 {
 /// Returns the tag that the counts of a limit begin with.
 fn state_tag_of(limit: &Limit) -> u8 {
     match limit.algorithm() {
-        Algorithm::LeakyBucket if limit.rate().shape() => 242,
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => BUCKET_TAG,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => bucket_tag(limit.rate().shape()),
         Algorithm::FixedWindow => 243,
         Algorithm::SlidingWindow => 244,
         Algorithm::SlidingLog => 245,
         Algorithm::Concurrency => SLOTS_TAG,
     }
+}
+
+/// Returns the tag of a bucket in a check.
+pub(super) fn bucket_tag(shape: bool) -> u8 {
+    if shape { SHAPING_TAG } else { BUCKET_TAG }
 }
 
 /// Returns the window of a limit, or the `max_wait` of a bucket, in milliseconds.
@@ -55,9 +61,10 @@ pub(super) enum Stored {
 }
 
 impl Stored {
-    pub(super) fn overhang(&self) -> Overhang {
+    /// Returns the overhang of a bucket.
+    pub(super) fn overhang_at(&self, now: Timestamp) -> Overhang {
         match self {
-            Self::Bucket(bucket) => bucket.overhang,
+            Self::Bucket(bucket) => bucket.overhang_at(now),
             _ => Overhang::NONE,
         }
     }

@@ -43,8 +43,11 @@ local function adjustments()
     return units
   end
 
-  -- `owes`: whether the units are charged.
-  local function bucket(k, owes, _, horizon, max_wait, refill, units, capacity, period)
+  -- `owes`: whether the units are charged; `mark`: the instant that the hold's charge moved
+  -- the bucket to. The proof is in algorithm/bucket.rs.
+  local function bucket(
+    k, owes, tag, horizon, max_wait, refill, units, capacity, period, _, mark, mark_part
+  )
     local whole, part, stored, stored_horizon, overhang = bucket_settle(k, refill)
     if whole < now then
       whole, part = now, 0
@@ -67,6 +70,19 @@ local function adjustments()
       return units
     elseif not stored then
       return 0
+    end
+    local latest = whole + span_of(overhang)
+    if tag == SHAPING_BUCKET then
+      if latest ~= mark or part ~= mark_part then
+        time, time_part = 0, 0
+      end
+    elseif max_wait > 0 then
+      local fill, fill_part = time_of(capacity, period, refill)
+      if is_less(now + fill, fill_part, latest, part) then
+        -- A reservation waits.
+        local kept, kept_part = saturating_sub(refill, latest, part, mark, mark_part)
+        time, time_part = saturating_sub(refill, time, time_part, kept, kept_part)
+      end
     end
     if is_less(owed, owed_part, time, time_part) then
       time, time_part = owed, owed_part

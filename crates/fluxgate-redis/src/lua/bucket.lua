@@ -48,6 +48,11 @@ local function bucket_settle(k, refill)
       overhang = 0
     else
       _, horizon, whole, part, stored_refill, overhang = unpack(LONG_BUCKET, stored)
+      if whole < now then
+        -- It has been full since; the latest instant of a reservation has not moved.
+        slow = slow or load_slow_path()
+        overhang = slow.overhang_after(overhang, now - whole - (part > 0 and 1 or 0))
+      end
     end
   end
   local ahead = whole - now

@@ -2,10 +2,11 @@
 -- that charges the hold, and expires with it.
 
 -- A record: whether all slots of the hold are in this call; when the hold ends, unless
--- its slots say otherwise; what the client wrote; and for each check the window or the
--- event that its charge went to, or `NOT_CHARGED`.
+-- its slots say otherwise; what the client wrote; and for each check the window, the
+-- event or the instant of a bucket (and its fraction) that its charge went to, or
+-- `NOT_CHARGED`.
 local RECORD, RECORD_SIZE = '<BI7', 8
-local RECORD_MARK, RECORD_MARK_SIZE = '<I7', 7
+local RECORD_MARK, RECORD_MARK_SIZE = '<I7I4', 11
 local NOT_CHARGED = 9007199254740992
 -- What follows the checks of a request with a hold: the key of the record, the id, how
 -- long the hold is asked to live, how long it lives without slots, whether all its slots
@@ -42,29 +43,36 @@ local function read_hold(at)
   return hold, at + HOLD_SIZE + size
 end
 
+local function packed_mark(whole, part)
+  return pack(RECORD_MARK, whole, part or 0)
+end
+
 -- Returns where a check would charge its units, or that it would not.
 local function mark_of(tag, cost, charged)
-  if not charged then
-    return NOT_CHARGED
+  if not charged or tag > SHAPING_BUCKET and cost == 0 then
+    return packed_mark(NOT_CHARGED)
   elseif tag <= SHAPING_BUCKET then
-    return 0
-  elseif cost == 0 then
-    return NOT_CHARGED
+    if #charged == DIGITS_SIZE then
+      return packed_mark(tonumber(string.sub(charged, 1, 16)))
+    end
+    local _, _, whole, part = unpack(BUCKET, charged)
+    return packed_mark(whole, part)
   elseif tag == SLOTS then
-    return 0
+    return packed_mark(0)
   elseif tag == SLIDING_LOG then
-    return log_function('mark_of')(charged)
+    return packed_mark(log_function('mark_of')(charged))
   end
   local _, start = unpack(COUNTS, charged)
-  return start
+  return packed_mark(start)
 end
 
 -- Adds where the charges of a group went, if it was charged.
 local function add_marks(hold, marks, is_charged)
+  local none = packed_mark(NOT_CHARGED)
   for i = 1, #marks do
-    local mark = is_charged and marks[i] or NOT_CHARGED
-    hold.is_charged = hold.is_charged or mark ~= NOT_CHARGED
-    hold.marks[#hold.marks + 1] = pack(RECORD_MARK, mark)
+    local mark = is_charged and marks[i] or none
+    hold.is_charged = hold.is_charged or mark ~= none
+    hold.marks[#hold.marks + 1] = mark
   end
 end
 

@@ -17,7 +17,7 @@ local function end_of_hold(value, from, to, id)
 end
 
 -- Changes one charge. Returns the units that were charged on top.
-local function adjust(adjusts, check, id, mark)
+local function adjust(adjusts, check, id, mark, mark_part)
   local _, owes, _, _, k, tag, horizon, window, a, b, c, d, e = unpack(CHECK, blob, check)
   if tag == SLOTS then
     slots_function('release')(k, slots_function('member_of')(id, c, b, d))
@@ -29,7 +29,7 @@ local function adjust(adjusts, check, id, mark)
     or tag < SLIDING_LOG and adjusts.window
     or tag == CALENDAR_WINDOW and adjusts.calendar
     or adjusts.sliding_log
-  return change(k, owes == 1, tag, horizon, window, a, b, c, d, e, mark)
+  return change(k, owes == 1, tag, horizon, window, a, b, c, d, e, mark, mark_part)
 end
 
 -- Returns whether any charge but slots changes.
@@ -67,10 +67,10 @@ local function settle(from, to)
   local report = { pack('<I2', count) }
   local marks = #value - count * RECORD_MARK_SIZE
   for i = 1, count do
-    local mark = unpack(RECORD_MARK, value, marks + (i - 1) * RECORD_MARK_SIZE + 1)
+    local mark, mark_part = unpack(RECORD_MARK, value, marks + (i - 1) * RECORD_MARK_SIZE + 1)
     local charged = 4294967295
     if mark ~= NOT_CHARGED then
-      charged = adjust(adjusts, first + (i - 1) * CHECK_SIZE, id, mark)
+      charged = adjust(adjusts, first + (i - 1) * CHECK_SIZE, id, mark, mark_part)
     end
     report[i + 1] = pack('<I4', charged)
   end

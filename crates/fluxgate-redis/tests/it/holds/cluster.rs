@@ -148,7 +148,7 @@ async fn parts_that_were_not_reached_are_settled_later_and_only_once() {
             .await
             .hold()
             .unwrap();
-        let list = node_of(&format!("*:hold:{{{id}}}"));
+        let list = node_of(&format!("*:hold2:{{{id}}}"));
         let (slots, tokens) = (node_of(&format!("*{user}*:h")), node_of("*l25920000000"));
         if slots != tokens && list != slots {
             found = Some((user, id, slots.unwrap()));

@@ -122,7 +122,7 @@ async fn foreign_values_are_reported_and_kept() {
     let bench = bench(server.url(), "fixed_window", GENEROUS);
     let id = held(&bench.limiter, "ann", "1").await;
     let slots = cli.keys("*:h").remove(0);
-    let record = format!("fluxgate:2:hold:{{{id}}}");
+    let record = format!("fluxgate:2:hold2:{{{id}}}");
     for key in [&slots, &record] {
         cli.command(&["RENAME", key, "kept"]).expect_ok();
         for set in [

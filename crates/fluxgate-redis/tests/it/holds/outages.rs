@@ -36,7 +36,7 @@ async fn slots_are_free_after_a_hold_if_the_server_is_lost_before_they_are_relea
         assert!(renewed.is_err());
     }
     until("the holds have ended", || {
-        server.cli().keys("*:h").is_empty() && server.cli().keys("*:hold:*").is_empty()
+        server.cli().keys("*:h").is_empty() && server.cli().keys("*:hold2:*").is_empty()
     })
     .await;
     proxy.heal();

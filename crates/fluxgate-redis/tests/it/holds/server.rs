@@ -101,7 +101,7 @@ async fn a_record_takes_a_few_hundred_bytes_and_names_no_hashed_identity() {
     let limiter = Limiter::new(slots_and_tokens(SLOTS, "1m", "sliding_log"), store);
     let id = held(&limiter, "ann-with-a-long-name", "400").await;
     let mut cli = server.cli();
-    let key = format!("fluxgate:2:hold:{{{id}}}");
+    let key = format!("fluxgate:2:hold2:{{{id}}}");
     let record = cli.command(&["GET", &key]).bytes().to_vec();
     assert!(record.len() < 200, "{} bytes", record.len());
     assert!(!record.windows(3).any(|bytes| bytes == b"ann"));
@@ -131,7 +131,7 @@ async fn nothing_is_left_when_holds_have_expired() {
             .await
             .unwrap()
     );
-    assert_eq!(cli.keys("*:2:hold:*").len(), 2);
+    assert_eq!(cli.keys("*:2:hold2:*").len(), 2);
     server.set_clock_offset(Skew::Ahead(Duration::from_secs(61)));
     for id in ids {
         assert_eq!(limiter.settle(id, Settlement::RELEASE).await, Ok(None));
