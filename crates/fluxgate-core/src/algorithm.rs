@@ -22,7 +22,7 @@ pub use concurrency::{Slots, SlotsAssessment};
 pub use grant::{Ask, Grant, MAX_ENDS, Outstanding, Report, grant, rest};
 pub use overhang::Overhang;
 pub use sliding_log::{Log, LogAssessment, LogSummary};
-pub use verdict::{Charged, Mode, ParseChargedError, Verdict};
+pub use verdict::{Charged, Mode, Verdict};
 pub use window::Counts;
 pub(crate) use window::end_of;
 

@@ -27,6 +27,8 @@ pub struct Band {
     id: Box<str>,
     tag: u64,
     limit: Limit,
+    /// Whether its units are charged even if the request is denied.
+    charges_always: bool,
     /// Shared by clones, which makes comparing it cheap.
     lease: Option<Arc<BandLease>>,
 }
@@ -48,8 +50,25 @@ impl Band {
             tag: tag(&id, &limit),
             id,
             limit,
+            charges_always: false,
             lease: None,
         }
+    }
+
+    /// Charges its units even if the request is denied.
+    #[doc(hidden)]
+    pub fn charging_always(self) -> Self {
+        Self {
+            charges_always: true,
+            ..self
+        }
+    }
+
+    /// Returns whether its units are charged even if the request is denied.
+    #[doc(hidden)]
+    #[inline]
+    pub fn charges_always(&self) -> bool {
+        self.charges_always
     }
 
     /// Lets instances take units of this band in advance.

@@ -65,6 +65,8 @@ pub struct Decision {
     delay: Micros,
     /// What each band reserved, if there is a delay; empty if there is none.
     reservations: Vec<BandReservation>,
+    /// By which any process can cancel what is reserved.
+    reservation: Option<HoldId>,
     rules: SmallVec<[DecidedRule; 4]>,
     violated: SmallVec<[BandRef; 2]>,
     hold: Option<DecisionHold>,
@@ -361,6 +363,7 @@ impl Decision {
             reset_after: Micros::ZERO,
             delay: Micros::ZERO,
             reservations: Vec::new(),
+            reservation: None,
             rules: SmallVec::new(),
             violated: SmallVec::new(),
             hold: None,

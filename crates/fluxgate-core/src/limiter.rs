@@ -7,6 +7,7 @@ mod holds;
 mod missing_names;
 mod missing_sets;
 mod planned;
+mod reservations;
 mod state;
 pub(crate) mod virtual_time;
 mod waiting;

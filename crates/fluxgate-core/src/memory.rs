@@ -13,6 +13,7 @@ mod list;
 mod locked;
 mod locked_lists;
 mod overflow;
+mod reservations;
 mod shard;
 mod shares;
 mod slot;
@@ -22,16 +23,19 @@ use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::algorithm::{Charged, Mode, Verdict};
+use crate::algorithm::{Adjustment, Charged, Mode, Verdict};
 use crate::band::Band;
 use crate::clock::{Clock, SystemClock};
 use crate::hold::{HoldId, Settled, Settlement};
 use crate::key::{RuleNumber, Subject};
-use crate::store::{Check, Checks, Group, LocalStore, Store, StoreError, Verdicts};
+use crate::store::{
+    Check, Checks, Group, KeptReservation, LocalStore, ReservedCharge, Store, StoreError, Verdicts,
+};
 use crate::time::{Micros, Retry, Timestamp};
 pub(crate) use handle::KeyHandle;
 use holds::Holds;
 use locked::{KeyAssessment, LockedKeys};
+use reservations::Reservations;
 pub use table::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
 use table::{Key, Table};
 
@@ -55,6 +59,7 @@ pub struct MemoryStore<C = SystemClock> {
     clock: C,
     table: Table,
     holds: Holds,
+    reservations: Reservations,
 }
 
 impl Default for MemoryStore {
@@ -105,6 +110,7 @@ impl<C: Clock> MemoryStore<C> {
             clock,
             table: Table::new(max_keys, retention),
             holds: Holds::new(),
+            reservations: Reservations::new(),
         }
     }
 
@@ -237,7 +243,9 @@ impl<C: Clock> MemoryStore<C> {
 
     fn decide_into(&self, checks: &Checks<'_>, now: Timestamp, verdicts: &mut Verdicts) {
         let list = checks.list();
-        if let ([check], Mode::Take, None) = (list, checks.mode(), checks.hold()) {
+        if let ([check], Mode::Take, None, false) =
+            (list, checks.mode(), checks.hold(), checks.charges_always())
+        {
             let Subject { rule, bytes } = check.subject;
             let key = self.table.key(self.table.hash(bytes), rule, check.band);
             verdicts.push(self.table.take(&key, check.band, now, check.cost));
@@ -245,7 +253,8 @@ impl<C: Clock> MemoryStore<C> {
         }
         let mut keys: SmallVec<[Key; 4]> = smallvec![];
         self.add_keys(checks, &mut keys);
-        if list.iter().all(|check| check.group == Group::ENFORCED) {
+        let is_plain = !checks.charges_always();
+        if is_plain && list.iter().all(|check| check.group == Group::ENFORCED) {
             let mode = checks.mode();
             let decided = self.table.decide_in_lines(&keys, list, now, mode, verdicts);
             if decided.is_some() {
@@ -274,15 +283,7 @@ impl<C: Clock> MemoryStore<C> {
             let group = list[start].group;
             let rest = list[start..].iter();
             let end = start + rest.take_while(|check| check.group == group).count();
-            let passes = decide_group(
-                &mut locked,
-                keys,
-                list,
-                start..end,
-                now,
-                checks.mode(),
-                verdicts,
-            );
+            let passes = decide_group(&mut locked, keys, checks, start..end, now, verdicts);
             if group == Group::ENFORCED && !passes {
                 break;
             }
@@ -318,23 +319,20 @@ impl<C: Clock> MemoryStore<C> {
 fn decide_group(
     locked: &mut LockedKeys<'_, '_>,
     keys: &[Key],
-    checks: &[Check<'_>],
+    all: &Checks<'_>,
     group: Range<usize>,
     now: Timestamp,
-    mode: Mode,
     verdicts: &mut Verdicts,
 ) -> bool {
+    let (checks, mode) = (all.list(), all.mode());
+    let is_refused = all.is_refused() && checks[group.start].group == Group::ENFORCED;
     let mut assessments: SmallVec<[KeyAssessment; 4]> = smallvec![];
     for at in group.clone() {
-        // The costs of the same counter add up.
-        let before = group.start..at;
-        let before = before.filter(|earlier| keys[*earlier] == keys[at]);
-        let cost = before.fold(checks[at].cost, |sum, earlier| {
-            sum.saturating_add(checks[earlier].cost)
-        });
+        let cost = combined_cost(keys, checks, group.start, at);
         assessments.push(locked.assess(at, checks[at].band, now, cost, mode));
     }
-    let passes = { assessments.iter() }.all(|assessment| assessment.verdict().passes());
+    let passes =
+        !is_refused && { assessments.iter() }.all(|assessment| assessment.verdict().passes());
     for (at, assessment) in group.clone().zip(&assessments) {
         let Check { band, cost, .. } = checks[at];
         // The last check of a counter includes those before it.
@@ -357,7 +355,60 @@ fn decide_group(
         }
         verdicts.push(verdict);
     }
+    if !passes && all.charges_always() && mode.reports_charge() {
+        let decided = assessments.iter().map(|it| it.verdict().passes()).collect();
+        charge_always(locked, keys, all, (group, decided), now, verdicts);
+    }
     passes
+}
+
+/// Returns the cost of a check and of the earlier ones of its group on the same counter.
+fn combined_cost(keys: &[Key], checks: &[Check<'_>], start: usize, at: usize) -> u64 {
+    let before = (start..at).filter(|earlier| keys[*earlier] == keys[at]);
+    before.fold(checks[at].cost, |sum, earlier| {
+        sum.saturating_add(checks[earlier].cost)
+    })
+}
+
+/// Charges the checks of a denied group that are charged in any case, and corrects their
+/// verdicts. `decided` says of each check of the group whether its band passed it.
+fn charge_always(
+    locked: &mut LockedKeys<'_, '_>,
+    keys: &[Key],
+    all: &Checks<'_>,
+    (group, decided): (Range<usize>, SmallVec<[bool; 4]>),
+    now: Timestamp,
+    verdicts: &mut Verdicts,
+) {
+    let checks = all.list();
+    let cost_of = |at| combined_cost(keys, checks, group.start, at);
+    let always = |at: &usize| checks[*at].band.charges_always();
+    let last_of = |at: usize| {
+        let mut later = group.clone().rev();
+        later.find(|later| keys[*later] == keys[at]).unwrap_or(at)
+    };
+    if all.mode().takes() {
+        for at in group
+            .clone()
+            .filter(always)
+            .filter(|at| last_of(*at) == *at)
+        {
+            let units = cost_of(at);
+            if units > 0 {
+                locked.adjust(at, checks[at].band, now, &Adjustment::charge(units));
+            }
+        }
+    }
+    let first = verdicts.len() - group.len();
+    for at in group.clone().filter(always) {
+        let index = at - group.start;
+        let (band, cost) = (checks[at].band, cost_of(at));
+        let after = match all.mode().takes() {
+            true => *locked.assess(at, band, now, cost, Mode::PeekNow).verdict(),
+            false => locked.assess_charged(at, band, now, cost_of(last_of(at)), cost),
+        };
+        verdicts[first + index] = Verdict::charged_always(decided[index], after);
+    }
 }
 
 impl<C: Clock> LocalStore for MemoryStore<C> {
@@ -402,6 +453,31 @@ impl<C: Clock> Store for MemoryStore<C> {
     ) -> Result<(), StoreError> {
         self.cancel_now(subject, bands, units, charged);
         Ok(())
+    }
+
+    async fn keep_reservation(
+        &self,
+        reservation: &KeptReservation<'_>,
+    ) -> Result<bool, StoreError> {
+        let keys_of = |charge: &ReservedCharge<'_>| self.keys_of(charge.subject, charge.bands);
+        let now = self.clock.now();
+        self.reservations
+            .keep(&self.table, reservation, keys_of, now);
+        Ok(true)
+    }
+
+    async fn cancel_reservation(&self, id: HoldId) -> Result<bool, StoreError> {
+        let now = self.clock.now();
+        let Some(record) = self.reservations.take(id, now) else {
+            return Ok(false);
+        };
+        // The slots are free; what the rates charged is cancelled below. If the hold has ended,
+        // its units have returned.
+        if record.is_held && self.settle_at(id, Settlement::AsReserved, now).is_none() {
+            return Ok(false);
+        }
+        reservations::cancel(&self.table, &record, now);
+        Ok(true)
     }
 
     async fn settle(

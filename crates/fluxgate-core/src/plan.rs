@@ -70,6 +70,10 @@ pub(crate) struct Plan {
     bytes: SubjectBytes,
     /// Whether an enforced rule denies because a part of its key is missing.
     lacks_key: bool,
+    /// Whether an enforced rule charges even if the request is denied.
+    charges_always: bool,
+    /// Whether the request is denied whatever the bands say.
+    is_refused: bool,
     /// Whether a rule takes slots, which are always held.
     takes_slots: bool,
     /// The id of the hold, if there is to be one, and how long it is asked to live.
@@ -88,6 +92,8 @@ impl Plan {
             mode,
             bytes: SubjectBytes::new(),
             lacks_key: false,
+            charges_always: false,
+            is_refused: false,
             takes_slots: false,
             hold: None,
             tells_levels: false,
@@ -190,7 +196,8 @@ impl Plan {
     /// Gives the request a hold if it asks for one or takes slots.
     #[inline]
     fn assign_hold(&mut self, holds: bool, span: Option<Micros>) {
-        if (holds || self.takes_slots) && self.mode.takes() && !self.applied.is_empty() {
+        let may_charge = self.mode.takes() && !self.is_refused && !self.applied.is_empty();
+        if (holds || self.takes_slots) && may_charge {
             self.hold = Some((HoldId::random(), span));
         }
     }
@@ -221,6 +228,9 @@ impl Plan {
             let bands = rule.bands_in(&applied.bands);
             let subject = self.subject(applied, rule);
             checks.push(subject, bands, applied.cost, applied.group);
+        }
+        if self.is_refused {
+            checks.refuse();
         }
         if let Some((id, span)) = self.hold {
             let attributes = self.applied.iter().flat_map(|applied| {
@@ -278,10 +288,15 @@ impl Plan {
         identity.unwrap_or_default()
     }
 
-    /// Charges nothing: the request is denied whatever the bands say, and they are only
-    /// checked to report those that deny too. Shadow rules are not decided.
+    /// Charges nothing but rules that charge in any case: the request is denied whatever the
+    /// bands say, and they are only checked to report those that deny too. Shadow rules are not
+    /// decided.
     fn only_peek(&mut self) {
-        self.mode = self.mode.peeking();
+        if self.charges_always && self.mode.reports_charge() {
+            self.is_refused = true;
+        } else {
+            self.mode = self.mode.peeking();
+        }
     }
 
     /// Adds the enforced rules among the matches. Returns whether there may be shadow rules.
@@ -375,6 +390,7 @@ impl Plan {
             _ => rule.bands_for(&bytes[identity_start..], now),
         };
         groups.extend(rule.group());
+        self.charges_always |= is_enforced && rule.charges_always();
         self.takes_slots |= rule.takes_slots();
         self.applied.push(AppliedRule {
             rule: index,

@@ -18,10 +18,10 @@ use crate::hold::DEFAULT_HOLD;
 use crate::limit::Limit;
 use crate::time::Timestamp;
 
-pub use crate::algorithm::{Charged, Mode, ParseChargedError, Verdict};
+pub use crate::algorithm::{Charged, Mode, Verdict};
 pub use crate::hold::{HoldId, Settled, Settlement};
 pub use crate::key::Subject;
-pub use crate::time::{Micros, Retry};
+pub use crate::time::{Micros, Retry, Timestamp};
 pub use dyn_store::DynStore;
 
 /// Verdicts, in the order of their checks.
@@ -61,6 +61,10 @@ pub struct Check<'a> {
 pub struct Checks<'a> {
     mode: Mode,
     list: SmallVec<[Check<'a>; 4]>,
+    /// Whether some are charged even if the request is denied.
+    charges_always: bool,
+    /// Whether the request is denied whatever the checks say.
+    is_refused: bool,
     /// Boxed, because few requests are held.
     hold: Option<Box<HoldRequest<'a>>>,
 }
@@ -96,8 +100,27 @@ impl<'a> Checks<'a> {
         Self {
             mode,
             list: SmallVec::new(),
+            charges_always: false,
+            is_refused: false,
             hold: None,
         }
+    }
+
+    /// Denies the request whatever the checks say. Only those whose bands
+    /// [always charge](Band::charges_always) are charged.
+    pub fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Returns whether the request is denied whatever the checks say.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Returns whether some checks are charged even if the request is denied.
+    #[inline]
+    pub fn charges_always(&self) -> bool {
+        self.charges_always
     }
 
     /// Creates a hold if the checks are charged.
@@ -115,6 +138,7 @@ impl<'a> Checks<'a> {
     #[inline]
     pub fn push(&mut self, subject: Subject<'a>, bands: &'a [Band], cost: u64, group: Group) {
         debug_assert!(self.list.last().is_none_or(|last| last.group <= group));
+        self.charges_always |= bands.iter().any(Band::charges_always);
         for band in bands {
             self.list.push(Check {
                 subject,
@@ -135,6 +159,8 @@ impl<'a> Checks<'a> {
         Self {
             mode,
             list: self.list.clone(),
+            charges_always: self.charges_always,
+            is_refused: self.is_refused,
             hold: self.hold.clone(),
         }
     }
@@ -154,6 +180,34 @@ impl<'a> Checks<'a> {
     }
 }
 
+/// The reservation of a request that waits, which any process can cancel by its id, once.
+#[derive(Clone, Debug)]
+pub struct KeptReservation<'a> {
+    /// Its id; if the request is held, that of the hold.
+    pub id: HoldId,
+    /// When the request goes on. From then on there is nothing to cancel.
+    pub until: Timestamp,
+    /// How long it waits.
+    pub wait: Micros,
+    /// Whether the request is held. Then the reservation ends with the hold.
+    pub is_held: bool,
+    /// What was charged.
+    pub charges: Vec<ReservedCharge<'a>>,
+}
+
+/// The units that every band of a subject was charged.
+#[derive(Clone, Copy, Debug)]
+pub struct ReservedCharge<'a> {
+    /// The rule and the identity.
+    pub subject: Subject<'a>,
+    /// The bands.
+    pub bands: &'a [Band],
+    /// The units.
+    pub units: u64,
+    /// Where the units of each band went.
+    pub charged: &'a [Charged],
+}
+
 /// A place where state is kept, with a clock.
 ///
 /// Every store must pass the suite of the `conformance` module (a feature).
@@ -164,6 +218,10 @@ pub trait Store: Send + Sync {
     /// add up. If they pass, each shadow group is decided by itself in the same way; if
     /// not, the verdicts end with those of the enforced checks. Nothing is charged in
     /// [`Mode::Peek`].
+    ///
+    /// A check whose band [always charges](Band::charges_always) is charged even if its group
+    /// does not pass: as many units as a settlement would charge on top. Its verdict is that
+    /// of the band after the charge.
     ///
     /// If the checks have a [hold](Checks::hold) and something is charged, the store keeps
     /// what [`Store::settle`] needs, for as long as the hold lives.
@@ -229,6 +287,28 @@ pub trait Store: Send + Sync {
         units: u64,
         charged: &[Charged],
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Keeps a reservation until the request goes on, for [`Store::cancel_reservation`].
+    /// Returns whether it is kept; by default it is not.
+    fn keep_reservation(
+        &self,
+        reservation: &KeptReservation<'_>,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let _ = reservation;
+        std::future::ready(Ok(false))
+    }
+
+    /// Cancels a reservation that is kept, like [`Store::cancel`], and ends its hold if it has
+    /// one. Returns `false`, and changes nothing, if there is no such reservation: it was never
+    /// kept, has been cancelled, or the request has gone on. It is forgotten before any units
+    /// return, so they return at most once, even if the store fails in between.
+    fn cancel_reservation(
+        &self,
+        id: HoldId,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let _ = id;
+        std::future::ready(Ok(false))
+    }
 
     /// Ends a hold: gives its slots back, and changes its charges to the real cost. Returns
     /// `None`, and changes nothing, if there is no such hold: it was never created, has been

@@ -48,16 +48,17 @@ pub(crate) async fn decide(
     let known = enforced.iter();
     let known = known.map(|(_, asks)| decider.known_denial(asks, deadline));
     let known: Vec<_> = known.collect();
-    let mut denied = known.iter().any(Option::is_some);
+    let mut denied = checks.is_refused() || known.iter().any(Option::is_some);
     for ((part, asks), known) in enforced.into_iter().zip(known) {
         if let Some(denial) = known {
             recent_denials.record(&asks);
             part.scatter(&denial, &mut verdicts);
             continue;
         }
-        // Once one has denied, the others only report whether they would, too.
+        // Once one has denied, the others only report whether they would, too, and charge what
+        // is charged in any case.
         let (asks, wanted) = if denied {
-            (part.checks(checks, mode.peeking()), Wanted::Anything)
+            (part.refused_checks(checks), Wanted::Anything)
         } else {
             (asks, Wanted::Denial)
         };
@@ -92,7 +93,7 @@ pub(crate) async fn decide(
             // Not charged after all: report what is left without the charge.
             for (part, answer) in charges.parts() {
                 let peeks = part.checks(checks, mode.peeking());
-                part.scatter(&answer.verdicts(&peeks)?, &mut verdicts);
+                part.scatter_undone(&answer.verdicts(&peeks)?, checks, &mut verdicts);
             }
             charges.undo(deadline).await;
         }

@@ -10,6 +10,7 @@ mod operations;
 mod record;
 mod reply;
 mod request;
+mod reservation;
 mod settlement;
 mod slots;
 mod state;
@@ -32,6 +33,7 @@ pub(crate) use record::{RecordedPart, charges_of, read_parts, read_record, write
 pub(crate) use reply::parse_reply;
 use request::KeyKind;
 pub(crate) use request::Request;
+pub(crate) use reservation::ReservationRecord;
 pub(crate) use settlement::Tally;
 
 /// One call of the script, for several requests.

@@ -146,11 +146,12 @@ impl Decider {
         near_cache.answer(&question, checks, Wanted::Denial)
     }
 
-    /// Returns the near cache, unless a denial may end early: slots are given back at any
-    /// time, and units may be granted.
+    /// Returns the near cache, unless a denial may end early or charges units: slots are given
+    /// back at any time, and units may be granted.
     fn near_cache_for(&self, checks: &Checks<'_>) -> Option<&NearCache> {
         let near_cache = self.near_cache.as_ref();
-        near_cache.filter(|_| !has_slots(checks) && !can_cover(checks))
+        let is_charged_anyway = checks.charges_always();
+        near_cache.filter(|_| !is_charged_anyway && !has_slots(checks) && !can_cover(checks))
     }
 
     /// Returns what a request is charged, for [`Decider::record_charge`].

@@ -31,6 +31,8 @@
 //! parts, whose records are `<prefix>:2:hold2:{...}<id>:<part>`, each in the slot of its
 //! keys. Records have a version of their own: a release with another one does not know the
 //! hold.
+//!
+//! `<prefix>:2:reservation:{<id>}` is what cancels a reservation, until its request goes on.
 
 use std::io::Write;
 
@@ -132,6 +134,11 @@ impl KeyNaming {
     /// Returns the key of the record of a hold, or of the list of its parts.
     pub(crate) fn hold(&self, id: HoldId) -> Vec<u8> {
         format!("{}:{VERSION}:{HOLD}:{{{id}}}", self.prefix).into_bytes()
+    }
+
+    /// Returns the key of the record of a reservation.
+    pub(crate) fn reservation(&self, id: HoldId) -> Vec<u8> {
+        format!("{}:{VERSION}:reservation:{{{id}}}", self.prefix).into_bytes()
     }
 
     /// Returns the key of the record of a part of a hold, in the slot of a subject.

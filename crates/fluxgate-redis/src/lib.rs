@@ -89,6 +89,7 @@ mod near_cache;
 mod node;
 mod per_runtime;
 pub mod reason;
+mod reservations;
 mod rule_store;
 mod script;
 mod sentinel;

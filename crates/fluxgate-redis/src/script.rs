@@ -50,6 +50,7 @@ macro_rules! script_of {
             include_str!("lua/concurrency.lua"),
             include_str!("lua/hold.lua"),
             include_str!("lua/adjust.lua"),
+            include_str!("lua/always.lua"),
             include_str!("lua/settle.lua"),
             "end\n",
             $(include_str!($lease),)?
@@ -153,7 +154,7 @@ mod tests {
     /// changes for another reason.
     #[test]
     fn leases_change_nothing_for_other_calls() {
-        assert_eq!(SCRIPT.sha1, "cf5701de9fde1401442192d73f59247626f05b3c");
+        assert_eq!(SCRIPT.sha1, "8d1480b12d17cf972da51e528b21c3a80e2dddb0");
         assert!(!SCRIPT.text.contains("LEASE") && LEASE_SCRIPT.text.contains("LEASE"));
     }
 

@@ -100,6 +100,11 @@ impl Servers {
         Instant::now() + self.timeout
     }
 
+    /// Returns the time that a test has set, if it has.
+    pub(crate) fn set_time(&self) -> Option<Timestamp> {
+        self.time.set_time()
+    }
+
     /// Returns whether a test sets the time.
     pub(crate) fn has_set_time(&self) -> bool {
         self.time.set_time().is_some()

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::store::{
-    Charged, Checks, Group, HoldId, Micros, Mode, Settled, Settlement, Subject, Verdict, Verdicts,
-    WaitPermit,
+    Charged, Checks, Group, HoldId, KeptReservation, Micros, Mode, Settled, Settlement, Subject,
+    Verdict, Verdicts, WaitPermit,
 };
 use fluxgate_core::{Band, Store, StoreError, Timestamp};
 use tokio::time::Instant;
@@ -19,6 +19,7 @@ use crate::heartbeats::Heartbeats;
 use crate::holds;
 use crate::lease_keeper;
 use crate::leases::LeaseCounts;
+use crate::reservations;
 use crate::rule_store::RuleStore;
 use crate::servers::Servers;
 use crate::wait_permits::WaitPermits;
@@ -200,6 +201,17 @@ impl Store for RedisStore {
         // A denial from before may not hold any more, even one on its way.
         self.0.decider.clear_near_cache();
         answer.map(drop)
+    }
+
+    async fn keep_reservation(
+        &self,
+        reservation: &KeptReservation<'_>,
+    ) -> Result<bool, StoreError> {
+        reservations::keep(&self.0.decider, reservation).await
+    }
+
+    async fn cancel_reservation(&self, id: HoldId) -> Result<bool, StoreError> {
+        reservations::cancel(&self.0.decider, id).await
     }
 
     async fn settle(

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fluxgate_core::Limiter;
 use fluxgate_core::internals::KeptHolds;
-use http::{HeaderValue, Uri};
+use http::Uri;
 
 use pool::ConnectionPool;
 
@@ -50,8 +50,6 @@ pub struct RemoteHandler {
 struct Settings {
     deadline: Duration,
     on_error: OnError,
-    /// The value of `Authorization`.
-    token: Option<HeaderValue>,
     /// The headers to send, or `None` for all that rules may read.
     headers: Option<Box<[Box<str>]>>,
 }
@@ -71,9 +69,6 @@ pub enum RemoteError {
     /// The address is not one such as `http://127.0.0.1:8081`.
     #[error("`{0}` is not the address of a service, such as http://127.0.0.1:8081")]
     Address(String),
-    /// The token holds a control character.
-    #[error("the token cannot be sent in a header: it holds a control character")]
-    Token,
 }
 
 impl RemoteHandler {
@@ -88,7 +83,6 @@ impl RemoteHandler {
             settings: Arc::new(Settings {
                 deadline: DEFAULT_DEADLINE,
                 on_error: OnError::Allow,
-                token: None,
                 headers: None,
             }),
         })
@@ -116,16 +110,6 @@ impl RemoteHandler {
     pub fn local_on_error(mut self, limiter: Limiter) -> Self {
         self.settings_mut().on_error = OnError::Local(limiter);
         self
-    }
-
-    /// Sets the token that authorizes cancelling reservations, which needs the role of an
-    /// operator.
-    pub fn token(mut self, token: &str) -> Result<Self, RemoteError> {
-        let value = HeaderValue::try_from(format!("Bearer {token}"));
-        let mut value = value.map_err(|_| RemoteError::Token)?;
-        value.set_sensitive(true);
-        self.settings_mut().token = Some(value);
-        Ok(self)
     }
 
     /// Sends these headers of a request only. By default all are sent except `Authorization`,

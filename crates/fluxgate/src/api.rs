@@ -131,6 +131,7 @@ impl Api {
             .route("/v1/settle", post(holds::settle))
             .route("/v1/renew", post(holds::renew))
             .route("/v1/release", post(holds::release))
+            .route("/v1/cancel", post(holds::cancel))
             .route("/v1/explain", post(explain::explain))
             .route("/v1/validate", post(validate::validate))
             .route("/v1/simulate", post(simulate::simulate))

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fluxgate_core::internals::{AdHocDecision, AdHocKey, Charge};
+use fluxgate_core::internals::{AdHocDecision, AdHocKey};
 use fluxgate_core::store::{Micros, Mode};
 use fluxgate_core::{
     Band, BandState, Decision, DynStore, Explanation, HoldId, Limiter, LimiterError, Observer,
-    OnError, Outcome, RequestContext, RuleSets, Settled, Settlement, StoreError,
+    OnError, RequestContext, RuleSets, Settled, Settlement, StoreError,
 };
 use fluxgate_http::Origin;
 use fluxgate_redis::etag_of;
@@ -309,25 +309,22 @@ impl Engine {
         self.recording(refunded)
     }
 
-    /// Cancels the reservation of a request that had this outcome; returns how many rules it
-    /// concerns.
-    pub(crate) async fn cancel(
+    /// Keeps the reservation of a delayed decision, so that the caller can cancel it. If the
+    /// store fails, the decision has none.
+    pub(crate) async fn keep_reservation(
         &self,
-        rule_set: &str,
+        decision: &mut Decision,
         context: &RequestContext<'_>,
-        outcome: Outcome,
-        reservation: &str,
-    ) -> Result<usize, EngineError> {
-        let limiter = self.ready()?;
-        let set = limiter.rule_set(rule_set);
-        let set = set.ok_or_else(|| LimiterError::UnknownRuleSet(rule_set.into()))?;
-        let Some(charge) = Charge::of(&set, context, outcome, reservation) else {
-            return Ok(0);
-        };
-        let rules = charge.rules();
-        let cancelled = limiter.cancel(charge).await;
-        self.recording(cancelled.map_err(LimiterError::from))?;
-        Ok(rules)
+    ) {
+        let kept = self.limiter.keep_reservation(decision, context).await;
+        let _ = self.recording(kept.map_err(LimiterError::from));
+    }
+
+    /// Cancels a reservation. Returns `false` if it has been cancelled, its delay has passed, or
+    /// it never existed.
+    pub(crate) async fn cancel(&self, reservation: HoldId) -> Result<bool, EngineError> {
+        let cancelled = self.limiter.cancel_reservation(reservation).await;
+        self.recording(cancelled.map_err(LimiterError::from))
     }
 
     /// Deletes the state of an identity, or of all identities of a rule; returns how many

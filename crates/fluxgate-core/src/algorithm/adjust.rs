@@ -9,13 +9,14 @@
 //! the limit, as long as nobody uses more than was reserved.
 //!
 //! If the real cost is higher, the excess is charged at once and later requests pay for it.
-//! A band owes at most its capacity (v ≥ −C, counts ≤ 2C), so no settlement keeps it closed
+//! The units of a rule with `charge: always` are charged in the same way if the request is
+//! denied. A band owes at most its capacity (v ≥ −C, counts ≤ 2C), so no settlement keeps it closed
 //! for longer than it takes to fill twice. What does not fit is reported.
 
 use super::bucket::{self, Bucket};
 use super::sliding_log::Log;
 use super::window::{self, Counts};
-use super::{Cell, Mode};
+use super::{Cell, Mode, Verdict};
 use crate::limit::{Algorithm, FracMicros, Limit};
 use crate::time::Timestamp;
 
@@ -42,6 +43,15 @@ pub struct Adjusted {
 }
 
 impl Adjustment {
+    /// Returns the adjustment that charges units whether or not they fit.
+    pub fn charge(units: u64) -> Self {
+        Self {
+            reserved: 0,
+            cost: units,
+            mark: FracMicros::default(),
+        }
+    }
+
     /// Returns whether the cost differs from what was reserved. If not, the state is left
     /// as it is.
     pub fn is_needed(&self) -> bool {
@@ -58,6 +68,22 @@ impl Adjustment {
 }
 
 impl Cell {
+    /// Returns the verdict on a request of `cost` units after `units` are charged, whether or
+    /// not they fit.
+    pub fn assess_charged(
+        limit: &Limit,
+        stored: Option<Self>,
+        now: Timestamp,
+        units: u64,
+        cost: u64,
+    ) -> Verdict {
+        let charged = match units {
+            0 => stored,
+            _ => Self::adjust(limit, stored, now, &Adjustment::charge(units)).state,
+        };
+        Self::assess(limit, charged, now, cost, Mode::PeekNow).verdict
+    }
+
     /// Changes a charge on `stored` at `now`. Not for a sliding log, whose state is a [`Log`],
     /// nor for slots.
     pub fn adjust(

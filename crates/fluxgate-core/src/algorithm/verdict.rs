@@ -1,9 +1,6 @@
 //! What a band says of a request.
 
-use std::fmt;
-use std::str::FromStr;
-
-use crate::limit::{Algorithm, FracMicros, Limit, MAX_UNITS};
+use crate::limit::{Algorithm, FracMicros, Limit};
 use crate::time::{Micros, Retry, Timestamp};
 
 /// Whether a request is charged, and whether it may wait.
@@ -105,6 +102,20 @@ impl Verdict {
         }
     }
 
+    /// Returns the verdict on a request that is charged although it is denied: whether the
+    /// band passed it, and what the band says of the same request after the charge.
+    pub fn charged_always(passes: bool, after: Self) -> Self {
+        Self {
+            retry_after: if passes {
+                Retry::NOW
+            } else {
+                after.retry_after
+            },
+            delay: Micros::ZERO,
+            ..after
+        }
+    }
+
     /// Returns whether this band lets the request pass, at once or by a reservation.
     #[inline]
     pub fn passes(&self) -> bool {
@@ -153,35 +164,6 @@ impl Charged {
         FracMicros { whole, part: 0 }
     }
 }
-
-/// Writes `whole.part`, which [`FromStr`] reads.
-impl fmt::Display for Charged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.full_at.whole, self.full_at.part)
-    }
-}
-
-impl FromStr for Charged {
-    type Err = ParseChargedError;
-
-    fn from_str(text: &str) -> Result<Self, ParseChargedError> {
-        let (whole, part) = text.split_once('.').ok_or(ParseChargedError)?;
-        let whole: u64 = whole.parse().map_err(|_| ParseChargedError)?;
-        let part = part.parse().map_err(|_| ParseChargedError)?;
-        // No bucket is further from full than the last instant and its horizon.
-        if whole >> 58 > 0 || u64::from(part) >= MAX_UNITS {
-            return Err(ParseChargedError);
-        }
-        Ok(Self {
-            full_at: FracMicros { whole, part },
-        })
-    }
-}
-
-/// A text that is not a [`Charged`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an instant in microseconds such as `1700000000000000.0`")]
-pub struct ParseChargedError;
 
 /// The instant to decide at, for state that may lie ahead of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,17 +3,15 @@
 use std::ops::Range;
 
 use super::outcome::Outcome;
-use crate::algorithm::{Charged, Mode};
-use crate::band::Band;
+use crate::algorithm::Charged;
 use crate::context::RequestContext;
 use crate::hold::HoldId;
 use crate::key::{self, Identity, Subject, SubjectBytes};
-use crate::plan::Plan;
 use crate::rules::ActiveRuleSet;
-use crate::time::Timestamp;
+use crate::store::ReservedCharge;
 
-/// The units that a request was charged by each rule.
-#[derive(Clone, Debug)]
+/// The units that a request was charged by each rule. It is cancelled by value, so once.
+#[derive(Debug)]
 pub struct Charge {
     set: ActiveRuleSet,
     /// Whether the fallback store charged them, because the store failed.
@@ -24,7 +22,7 @@ pub struct Charge {
 }
 
 /// The units that one rule charged.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct ChargedRule {
     rule: u32,
     bands: Range<u32>,
@@ -35,38 +33,6 @@ struct ChargedRule {
 }
 
 impl Charge {
-    /// Returns the charge of a request that was decided elsewhere, as
-    /// [`Decision::reservation`](crate::Decision::reservation) described it there. Rules
-    /// that no longer apply have nothing to cancel. Returns `None` if no rule is left, or
-    /// if the text is not a reservation.
-    pub fn of(
-        set: &ActiveRuleSet,
-        context: &RequestContext<'_>,
-        outcome: Outcome,
-        reservation: &str,
-    ) -> Option<Self> {
-        let mut plan = Plan::new(Mode::Take);
-        // As far as this process knows. Bands of another number are not cancelled.
-        plan.fill(set, context, &Timestamp::of_system_clock);
-        let mut charge = Self::new(set.clone(), outcome);
-        for part in reservation.split(',') {
-            let (id, marks) = part.split_once('=')?;
-            let charged = marks.split('+').map(|mark| mark.parse().ok());
-            let charged: Vec<Charged> = charged.collect::<Option<_>>()?;
-            let mut applied = plan.applied.iter();
-            let applied = applied.find(|it| set.rules()[it.rule as usize].id() == id);
-            if let Some(applied) = applied.filter(|it| it.bands.len() == charged.len()) {
-                charge.add(applied.rule, applied.bands.clone(), context, charged);
-            }
-        }
-        (!charge.is_empty()).then_some(charge)
-    }
-
-    /// Returns the number of rules that charged units.
-    pub fn rules(&self) -> usize {
-        self.rules.len()
-    }
-
     /// Creates an empty charge.
     pub(crate) fn new(set: ActiveRuleSet, outcome: Outcome) -> Self {
         Self {
@@ -127,16 +93,20 @@ impl Charge {
         self.by_fallback
     }
 
-    /// Returns for each rule the subject, the bands, the units and where they went.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Subject<'_>, &[Band], u64, &[Charged])> {
+    /// Returns what each rule charged.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ReservedCharge<'_>> {
         self.rules.iter().filter_map(|charged| {
             let rule = self.set.rules().get(charged.rule as usize)?;
             let subject = Subject {
                 rule: rule.number(),
                 bytes: &charged.subject,
             };
-            let bands = rule.bands_in(&charged.bands);
-            Some((subject, bands, charged.units, &charged.charged[..]))
+            Some(ReservedCharge {
+                subject,
+                bands: rule.bands_in(&charged.bands),
+                units: charged.units,
+                charged: &charged.charged,
+            })
         })
     }
 }

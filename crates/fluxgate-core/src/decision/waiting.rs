@@ -7,6 +7,7 @@ use super::outcome::Outcome;
 use super::wait_refusal::{WaitNote, WaitRefusal};
 use super::{BandReservation, Decision};
 use crate::context::RequestContext;
+use crate::hold::HoldId;
 use crate::time::{Micros, Retry, Timestamp};
 
 impl Decision {
@@ -146,6 +147,7 @@ impl Decision {
         self.retry_after = Retry::After(self.delay);
         self.delay = Micros::ZERO;
         self.reservations = Vec::new();
+        self.reservation = None;
         self.reported = Some(band);
         self.remaining = Some(0);
         self.at = at;
@@ -190,22 +192,20 @@ impl Decision {
         (!charge.is_empty()).then_some(charge)
     }
 
-    /// Returns the reservation as a text from which [`Charge::of`] rebuilds the charge:
-    /// where the units of each band went. `None` if nothing is reserved.
-    #[doc(hidden)]
-    pub fn reservation(&self) -> Option<String> {
-        if !self.is_reserved() {
-            return None;
-        }
-        let set = self.set.as_deref()?;
-        let charged = self.rules.iter().filter(|decided| !decided.denies);
-        let rules = charged.filter_map(|decided| {
-            let rule = set.rules().get(decided.rule as usize)?;
-            let reservations = self.reservations_of(decided.rule);
-            let marks: Vec<_> = reservations.map(|it| it.charged.to_string()).collect();
-            Some(format!("{}={}", rule.id(), marks.join("+")))
-        });
-        Some(rules.collect::<Vec<_>>().join(","))
+    /// Returns when a request that has to wait goes on, by the clock of the store.
+    pub(crate) fn goes_on_at(&self) -> Timestamp {
+        let decided = self.reservations.iter().map(|it| it.at.micros()).max();
+        let at = decided.unwrap_or(0).saturating_add(self.delay.get());
+        Timestamp::saturating_from_micros(at)
+    }
+
+    /// Returns the id by which any process can cancel what is reserved, if it is kept.
+    pub fn reservation(&self) -> Option<HoldId> {
+        self.reservation
+    }
+
+    pub(crate) fn set_reservation(&mut self, id: HoldId) {
+        self.reservation = Some(id);
     }
 
     fn is_reserved(&self) -> bool {

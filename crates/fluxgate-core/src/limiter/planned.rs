@@ -12,7 +12,7 @@ use crate::hold::Settlement;
 use crate::observer::Stopwatch;
 use crate::plan::Plan;
 use crate::rules::{ActiveRuleSet, OnError, RuleSets};
-use crate::store::{Store, StoreError, Verdicts, WaitPermit};
+use crate::store::{ReservedCharge, Store, StoreError, Verdicts, WaitPermit};
 
 /// A request that is planned but must wait for the store.
 #[derive(Debug)]
@@ -150,7 +150,13 @@ impl<S: Store> Limiter<S> {
     /// failure and returns the first one.
     pub async fn cancel(&self, charge: Charge) -> Result<(), StoreError> {
         let mut first = Ok(());
-        for (subject, bands, units, charged) in charge.iter() {
+        for part in charge.iter() {
+            let ReservedCharge {
+                subject,
+                bands,
+                units,
+                charged,
+            } = part;
             let cancelled = match charge.by_fallback() {
                 // A fallback that was never created holds nothing.
                 true => match self.0.fallback.get() {

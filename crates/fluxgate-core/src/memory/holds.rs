@@ -33,22 +33,24 @@ pub(super) struct Holds {
 
 /// What a hold charged.
 #[derive(Debug)]
-struct Record {
+pub(super) struct Record {
     /// When it ends, or ended at the last look if it has slots.
-    end: u64,
-    parts: Box<[Part]>,
+    pub(super) end: u64,
+    /// Whether it is the record of a reservation whose request is held.
+    pub(super) is_held: bool,
+    pub(super) parts: Box<[Part]>,
 }
 
 /// What a hold charged to one counter.
 #[derive(Debug)]
-struct Part {
-    key: Key,
-    band: Band,
-    units: u64,
+pub(super) struct Part {
+    pub(super) key: Key,
+    pub(super) band: Band,
+    pub(super) units: u64,
     /// Where the units went.
-    mark: FracMicros,
+    pub(super) mark: FracMicros,
     /// The attribute that the rule counts, if it counts one.
-    attribute: Option<Box<str>>,
+    pub(super) attribute: Option<Box<str>>,
 }
 
 impl Part {
@@ -114,11 +116,26 @@ impl Holds {
             .max();
         let span = span.unwrap_or_else(|| hold.span_without_slots());
         let end = now.micros() + span.get();
-        let mut shard = self.shard(hold.id);
+        let record = Record {
+            end,
+            is_held: false,
+            parts,
+        };
+        self.insert(table, hold.id, record, now);
+    }
+
+    /// Inserts a record.
+    pub(super) fn insert(&self, table: &Table, id: HoldId, record: Record, now: Timestamp) {
+        let mut shard = self.shard(id);
         if table.retention == Retention::UntilFull && shard.len() >= MAX_HOLDS / SHARDS {
             make_room(&mut shard, now);
         }
-        shard.insert(hold.id, Record { end, parts });
+        shard.insert(id, record);
+    }
+
+    /// Removes a record.
+    pub(super) fn remove(&self, id: HoldId) -> Option<Record> {
+        self.shard(id).remove(&id)
     }
 
     /// Settles a hold, unless it has ended.
@@ -129,7 +146,7 @@ impl Holds {
         settlement: Settlement<'_>,
         now: Timestamp,
     ) -> Option<Settled> {
-        let record = self.shard(hold).remove(&hold)?;
+        let record = self.remove(hold)?;
         let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
         let mut locked = LockedKeys::new(table, &keys);
         if record.end_in(&mut locked, hold) <= now.micros() {
@@ -193,7 +210,7 @@ impl Holds {
 
     /// Forgets a hold: its charges are final, and its slots are free when they end.
     pub(super) fn forget(&self, hold: HoldId) {
-        self.shard(hold).remove(&hold);
+        self.remove(hold);
     }
 
     /// Returns the number of records, including those of holds that have expired.

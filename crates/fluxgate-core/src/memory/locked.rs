@@ -259,6 +259,23 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         uncharged
     }
 
+    /// Returns the verdict on a request of `cost` units as if `units` were charged, whether or
+    /// not they fit.
+    pub(super) fn assess_charged(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        units: u64,
+        cost: u64,
+    ) -> Verdict {
+        if self.keys[at].is_list {
+            return self.assess_charged_log(at, band, now, units, cost);
+        }
+        let cell = self.cell(at, band);
+        Cell::assess_charged(band.limit(), cell, now, units, cost)
+    }
+
     fn set_cell(&mut self, at: usize, band: &Band, now: Timestamp, cell: Option<Cell>) {
         match cell {
             Some(cell) => self.write(at, self.keys[at].slot(band, &cell), now),

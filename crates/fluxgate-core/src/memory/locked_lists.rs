@@ -4,7 +4,7 @@ use super::list::List;
 use super::locked::{KeyAssessment, LockedKeys};
 use super::overflow::recount;
 use super::table::Retention;
-use crate::algorithm::{Adjustment, Log, Mode, Slots};
+use crate::algorithm::{Adjustment, Log, Mode, Slots, Verdict};
 use crate::band::Band;
 use crate::hold::HoldId;
 use crate::limit::Algorithm;
@@ -93,6 +93,24 @@ impl LockedKeys<'_, '_> {
             false => self.change_list(at, band, adjust),
         }
         uncharged
+    }
+
+    /// Returns the verdict of a log as if `units` were charged, whether or not they fit.
+    pub(super) fn assess_charged_log(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        units: u64,
+        cost: u64,
+    ) -> Verdict {
+        let limit = band.limit();
+        let log = self.list(at).and_then(List::as_log);
+        let mut log = log.map_or_else(Log::default, |log| log.clone());
+        if units > 0 {
+            log.adjust(limit, now, &Adjustment::charge(units));
+        }
+        Log::assess(limit, Some(&log), now, cost, Mode::PeekNow).verdict
     }
 
     /// Gives the slots of a hold back.

@@ -184,6 +184,12 @@ impl ActiveRule {
             })
     }
 
+    /// Returns whether its units are charged even if the request is denied.
+    #[doc(hidden)]
+    pub fn charges_always(&self) -> bool {
+        self.bands.first().is_some_and(Band::charges_always)
+    }
+
     /// Returns whether any change of the rule resets its state.
     #[doc(hidden)]
     pub fn reset_on_change(&self) -> bool {
@@ -199,7 +205,11 @@ impl ActiveRule {
     /// Replaces the limits of its bands, including those of its overrides.
     pub(super) fn set_limits(&mut self, limits: Vec<Limit>) {
         for (band, limit) in self.bands.iter_mut().zip(limits) {
-            *band = Band::new(band.id(), limit);
+            let changed = Band::new(band.id(), limit);
+            *band = match band.charges_always() {
+                true => changed.charging_always(),
+                false => changed,
+            };
         }
         self.lease_bands();
     }

@@ -97,6 +97,8 @@ pub struct Rule {
     pub(super) max_wait: Option<Duration>,
     pub(super) lease: Option<Lease>,
     pub(super) overrides: Vec<Override>,
+    /// Whether its units are charged even if the request is denied.
+    pub(super) charge_always: bool,
     pub(super) reset_on_change: bool,
     pub(super) attributes: Pairs,
 }
@@ -168,6 +170,7 @@ impl Rule {
             max_wait: None,
             lease: None,
             overrides: Vec::new(),
+            charge_always: false,
             reset_on_change: false,
             attributes: Vec::new(),
         }
@@ -491,6 +494,30 @@ impl Rule {
             last.until = Some(until.into());
         }
         rule
+    }
+
+    /// Charges its units even if the request is denied, by this rule or by others, and whether
+    /// or not they fit: for costs that are known after the fact. A band owes at most its
+    /// capacity.
+    ///
+    /// ```
+    /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    ///
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let tokens = Rule::new("tokens").global().band(Quota::per_hour(10_000)).charge_always();
+    /// let rules = RuleSet::builder("llm").rule(tokens).build()?;
+    /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let used = |tokens| RequestContext::builder().cost(tokens).build();
+    /// assert!(limiter.check_sync("llm", &used(6_000)).allowed());
+    /// assert!(!limiter.check_sync("llm", &used(6_000)).allowed());
+    /// // It owes 2,000, so nothing is admitted.
+    /// assert!(!limiter.check_sync("llm", &used(0)).allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn charge_always(mut self) -> Self {
+        self.charge_always = true;
+        self
     }
 
     /// Deletes the rule's state whenever the rule changes.

@@ -245,6 +245,9 @@ impl WrittenFields {
                 .0
                 .push(("overrides", Written::List(overrides.collect())));
         }
+        if rule.charge_always {
+            fields.scalar("charge", "always".into());
+        }
         if rule.reset_on_change {
             fields.scalar("reset_on_change", "true".into());
         }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Checks, LocalStore, Store, StoreError, Verdicts, WaitPermit};
+use super::{Checks, KeptReservation, LocalStore, Store, StoreError, Verdicts, WaitPermit};
 use crate::algorithm::Charged;
 use crate::band::Band;
 use crate::hold::{HoldId, Settled, Settlement};
@@ -74,6 +74,8 @@ trait ErasedStore: Send + Sync {
         units: u64,
         charged: &'a [Charged],
     ) -> BoxFuture<'a, ()>;
+    fn keep_reservation<'a>(&'a self, reservation: &'a KeptReservation<'_>) -> BoxFuture<'a, bool>;
+    fn cancel_reservation(&self, id: HoldId) -> BoxFuture<'_, bool>;
     fn settle<'a>(
         &'a self,
         hold: HoldId,
@@ -130,6 +132,14 @@ impl<S: Store> ErasedStore for S {
         charged: &'a [Charged],
     ) -> BoxFuture<'a, ()> {
         Box::pin(Store::cancel(self, subject, bands, units, charged))
+    }
+
+    fn keep_reservation<'a>(&'a self, reservation: &'a KeptReservation<'_>) -> BoxFuture<'a, bool> {
+        Box::pin(Store::keep_reservation(self, reservation))
+    }
+
+    fn cancel_reservation(&self, id: HoldId) -> BoxFuture<'_, bool> {
+        Box::pin(Store::cancel_reservation(self, id))
     }
 
     fn settle<'a>(
@@ -208,6 +218,17 @@ macro_rules! forward {
                 charged: &[Charged],
             ) -> Result<(), StoreError> {
                 self.inner().cancel(subject, bands, units, charged).await
+            }
+
+            async fn keep_reservation(
+                &self,
+                reservation: &KeptReservation<'_>,
+            ) -> Result<bool, StoreError> {
+                self.inner().keep_reservation(reservation).await
+            }
+
+            async fn cancel_reservation(&self, id: HoldId) -> Result<bool, StoreError> {
+                self.inner().cancel_reservation(id).await
             }
 
             async fn settle(

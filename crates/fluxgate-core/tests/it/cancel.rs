@@ -405,6 +405,63 @@ proptest! {
     }
 }
 
+/// Reserves a unit of a rule that is used up, and keeps the reservation.
+fn kept(gate: &Gate, context: &RequestContext<'_>) -> (Decision, HoldId) {
+    let mut decision = gate.check(context);
+    assert!(decision.delay_micros() > Micros::ZERO);
+    ready(gate.limiter.keep_reservation(&mut decision, context)).unwrap();
+    let id = decision.reservation().unwrap();
+    (decision, id)
+}
+
+const QUEUE: &str = "{ id: r, scope: global, on_exceed: wait, max_wait: 9s, bands: [ { capacity: 2, window: 2s } ] }";
+
+#[test]
+fn a_kept_reservation_is_cancelled_once() {
+    let gate = Gate::new(&set_of(QUEUE));
+    let context = RequestContext::default();
+    assert!(gate.take(2).allowed());
+    let (_, id) = kept(&gate, &context);
+    let (last, _) = kept(&gate, &context);
+    let cancel = || ready(gate.limiter.cancel_reservation(id)).unwrap();
+    // The later one keeps its instant, so nothing returns.
+    assert_eq!((cancel(), cancel()), (true, false));
+    let next = gate.check(&context).delay_micros();
+    assert_eq!(next.get(), last.delay_micros().get() + SECOND);
+    let (_, id) = kept(&gate, &context);
+    let owed = || gate.state(&[])[0].reset_after;
+    let before = owed();
+    for _ in 0..10 {
+        let _ = ready(gate.limiter.cancel_reservation(id));
+    }
+    assert_eq!(micros(before - owed()), SECOND);
+}
+
+#[test]
+fn a_reservation_whose_delay_has_passed_cannot_be_cancelled() {
+    for (waited, cancelled) in [(SECOND - 1, true), (SECOND, false)] {
+        let gate = Gate::new(&set_of(QUEUE));
+        let context = RequestContext::default();
+        assert!(gate.take(2).allowed());
+        let (decision, id) = kept(&gate, &context);
+        assert_eq!(decision.delay_micros().get(), SECOND);
+        gate.at(START + waited);
+        let found = ready(gate.limiter.cancel_reservation(id)).unwrap();
+        assert_eq!(found, cancelled);
+    }
+}
+
+#[test]
+fn a_decision_without_a_delay_has_no_reservation() {
+    let gate = Gate::new(&set_of(QUEUE));
+    let context = RequestContext::default();
+    let mut decision = gate.check(&context);
+    ready(gate.limiter.keep_reservation(&mut decision, &context)).unwrap();
+    assert_eq!(decision.reservation(), None);
+    let unknown = HoldId::random();
+    assert!(!ready(gate.limiter.cancel_reservation(unknown)).unwrap());
+}
+
 /// A store that always fails, and records calls of `cancel`.
 #[derive(Debug, Default)]
 struct Broken {
@@ -468,8 +525,13 @@ fn charges_of_the_fallback_are_cancelled_there() {
     let delay = second.delay_micros();
     assert!(delay > Micros::ZERO);
     ready(limiter.cancel(second.charge(&context).unwrap())).unwrap();
-    let third = check().delay_micros();
-    assert!(third <= delay, "the second's place: {third:?} {delay:?}");
+    let mut third = check();
+    let place = third.delay_micros();
+    assert!(place <= delay, "the second's place: {place:?} {delay:?}");
+    ready(limiter.keep_reservation(&mut third, &context)).unwrap();
+    let id = third.reservation().unwrap();
+    assert!(ready(limiter.cancel_reservation(id)).unwrap());
+    assert!(check().delay_micros() <= place);
     assert!(!limiter.store().cancelled.load(Ordering::Relaxed));
 }
 

@@ -10,6 +10,7 @@ mod against_model;
 mod calendar;
 mod calls;
 mod cancel;
+mod charge_always;
 mod clock_back;
 mod conformance;
 mod decisions;

@@ -114,6 +114,18 @@ impl Part {
         checks
     }
 
+    /// Returns its checks for a request that is denied. Those that are charged in any case are
+    /// charged, and otherwise nothing is.
+    pub(super) fn refused_checks<'r>(&self, all: &Checks<'r>) -> Checks<'r> {
+        let mode = all.mode();
+        let mut checks = self.checks(all, mode);
+        if !checks.charges_always() || !mode.takes() {
+            return self.checks(all, mode.peeking());
+        }
+        checks.refuse();
+        checks
+    }
+
     /// Returns what it may charge, for the list of the parts of a hold.
     pub(super) fn recorded(&self, all: &Checks<'_>, naming: &KeyNaming) -> Option<RecordedPart> {
         let checks = self.checks(all, all.mode());
@@ -127,6 +139,20 @@ impl Part {
     pub(super) fn scatter(&self, verdicts: &[Verdict], all: &mut [Option<Verdict>]) {
         for (index, verdict) in self.indices.iter().zip(verdicts) {
             all[*index] = Some(*verdict);
+        }
+    }
+
+    /// Copies its verdicts after its charges are undone. Those that stay keep theirs.
+    pub(super) fn scatter_undone(
+        &self,
+        verdicts: &[Verdict],
+        checks: &Checks<'_>,
+        all: &mut [Option<Verdict>],
+    ) {
+        for (index, verdict) in self.indices.iter().zip(verdicts) {
+            if !checks.list()[*index].band.charges_always() {
+                all[*index] = Some(*verdict);
+            }
         }
     }
 }

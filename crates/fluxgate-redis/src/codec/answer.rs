@@ -235,17 +235,31 @@ impl Answer {
     ) -> Result<bool, StoreError> {
         let mode = self.mode(checks.mode());
         let span = checks.hold().and_then(|hold| hold.span);
-        let mut passes = true;
+        let is_refused = checks.is_refused() && checks.list()[start].group == Group::ENFORCED;
+        let mut passes = !is_refused;
+        for at in start..end {
+            passes &= self.entry(at)?.passes;
+        }
         for (at, check) in checks.list()[start..end].iter().enumerate() {
             let at = start + at;
             let entry = self.entry(at)?;
             let (cost, is_last) = combined_cost(checks, at);
             let limit = check.band.shared_limit();
+            if check.band.charges_always() && !passes && mode.takes() {
+                // The script reports what it has left after the charge.
+                let mode = Mode::PeekNow;
+                let (after, _) = evaluate(limit, entry.stored, self.now, cost, mode, None)?;
+                let verdict = Verdict::charged_always(entry.passes, after);
+                outcomes.push(CheckOutcome {
+                    verdict,
+                    charge: None,
+                });
+                continue;
+            }
             let (verdict, mark) = evaluate(limit, entry.stored, self.now, cost, mode, span)?;
             if verdict.passes() != entry.passes {
                 return Err(bad_response("the script and the core decided differently"));
             }
-            passes &= entry.passes;
             let charge = mark.filter(|_| is_last).map(|mark| UndoableCharge {
                 check: at,
                 cost,
@@ -259,9 +273,22 @@ impl Answer {
         }
         for (at, outcome) in outcomes[start..].iter_mut().enumerate() {
             outcome.charge = None;
+            let Check { band, cost, .. } = checks.list()[start + at];
+            if band.charges_always() && !passes && mode.reports_charge() {
+                let is_log = band.limit().algorithm() == Algorithm::SlidingLog;
+                // A summary of a log does not say what would be left after the charge.
+                if !mode.takes() && !is_log {
+                    let stored = self.entry(start + at)?.stored.cell(band.limit())?;
+                    let units = total_cost(checks, start + at);
+                    let limit = band.limit();
+                    let after = Cell::assess_charged(limit, stored, self.now, units, cost);
+                    let passes = outcome.verdict.passes();
+                    outcome.verdict = Verdict::charged_always(passes, after);
+                }
+                continue;
+            }
             if !passes && outcome.verdict.passes() && mode.reports_charge() {
                 // Not charged after all: report what is left without the charge.
-                let Check { band, cost, .. } = checks.list()[start + at];
                 let stored = self.entry(start + at)?.stored;
                 let mode = Mode::Peek;
                 let limit = band.shared_limit();
@@ -296,6 +323,20 @@ pub(super) fn combined_cost(checks: &Checks<'_>, at: usize) -> (u64, bool) {
     let cost = earlier.fold(check.cost, |sum, other| sum.saturating_add(other.cost));
     let is_last = !list[at + 1..].iter().any(|other| same_counter(&other));
     (cost, is_last)
+}
+
+/// Returns the cost of all checks of a group on the counter of one of them.
+fn total_cost(checks: &Checks<'_>, at: usize) -> u64 {
+    let list = checks.list();
+    let mut later = (at..list.len()).filter(|later| {
+        let (check, other) = (&list[at], &list[*later]);
+        other.group == check.group
+            && other.band.id() == check.band.id()
+            && other.subject.bytes == check.subject.bytes
+    });
+    later
+        .next_back()
+        .map_or(0, |last| combined_cost(checks, last).0)
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -58,6 +58,7 @@ impl Request {
         let list = checks.list();
         let mut request = Self::new(op, list.len());
         request.has_hold = op != Op::Peek && (checks.hold().is_some() || has_slots(checks));
+        request.has_always = op != Op::Peek && checks.charges_always();
         let mut keys = SubjectKeys::new(naming);
         for (at, check) in list.iter().enumerate() {
             let (cost, is_last) = combined_cost(checks, at);
@@ -73,7 +74,25 @@ impl Request {
         if request.has_hold {
             request.push_hold(checks, naming, part);
         }
+        if request.has_always {
+            request.push_always(checks);
+        }
         request
+    }
+
+    /// Adds whether each check is charged in any case; `lua/always.lua` has the format.
+    fn push_always(&mut self, checks: &Checks<'_>) {
+        for (at, check) in checks.list().iter().enumerate() {
+            let limit = check.band.shared_limit();
+            let always = u8::from(check.band.charges_always());
+            let is_refused = checks.is_refused() && check.group == Group::ENFORCED;
+            let (units, _) = combined_cost(checks, at);
+            self.trailers.push(always + 2 * u8::from(is_refused));
+            // A band owes at most twice its capacity.
+            put(&mut self.trailers, units.min(2 * limit.capacity()), 4);
+            put(&mut self.trailers, limit.capacity(), 4);
+            put(&mut self.trailers, limit.rate().period().get(), 7);
+        }
     }
 
     /// Refunds units to every band of a subject. There must be at least one.
@@ -136,7 +155,9 @@ impl Request {
         naming: &KeyNaming,
         part: Option<&HoldPart>,
     ) -> Result<Option<Self>, StoreError> {
-        let charges = answer.charges(checks)?;
+        let mut charges = answer.charges(checks)?;
+        // What is charged in any case stays.
+        charges.retain(|charge| !checks.list()[charge.check].band.charges_always());
         if charges.is_empty() {
             return Ok(None);
         }

@@ -247,7 +247,7 @@ impl Counter {
 }
 
 /// Reads charges; every method returns `None` if the bytes are not what it expects.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
     fn charges(&mut self) -> Option<Vec<RecordedCharge>> {
@@ -318,12 +318,12 @@ impl<'a> Reader<'a> {
         self.number(bytes).filter(|span| *span <= MAX_SPAN.get())
     }
 
-    fn text(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn text(&mut self) -> Option<&'a [u8]> {
         let length = self.length()?;
         self.take(length)
     }
 
-    fn length(&mut self) -> Option<usize> {
+    pub(super) fn length(&mut self) -> Option<usize> {
         let mut length = 0;
         for shift in (0..28).step_by(7) {
             let byte = self.byte()?;
@@ -335,13 +335,13 @@ impl<'a> Reader<'a> {
         None
     }
 
-    fn number(&mut self, bytes: usize) -> Option<u64> {
+    pub(super) fn number(&mut self, bytes: usize) -> Option<u64> {
         let mut number = [0; 8];
         number[..bytes].copy_from_slice(self.take(bytes)?);
         Some(u64::from_le_bytes(number))
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
@@ -352,12 +352,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+pub(super) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     put_length(out, text.len());
     out.extend_from_slice(text);
 }
 
-fn put_length(out: &mut Vec<u8>, mut length: usize) {
+pub(super) fn put_length(out: &mut Vec<u8>, mut length: usize) {
     while length >= 0x80 {
         out.push(length as u8 | 0x80);
         length >>= 7;
@@ -365,8 +365,9 @@ fn put_length(out: &mut Vec<u8>, mut length: usize) {
     out.push(length as u8);
 }
 
-fn foreign_record() -> StoreError {
-    let message = "the key of a hold has a value that this version of FluxGate cannot read";
+pub(super) fn foreign_record() -> StoreError {
+    let message =
+        "the key of a hold or a reservation has a value that this version of FluxGate cannot read";
     error(reason::BAD_TYPES, message)
 }
 

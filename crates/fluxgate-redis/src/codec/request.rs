@@ -18,6 +18,8 @@ const MARK_SIZE: usize = 26;
 pub(super) const PERMIT_SIZE: usize = 24;
 /// Where a check has the number of its key.
 const KEY_AT: Range<usize> = 7..11;
+/// Where a check has how many follow it.
+const LEFT_AT: Range<usize> = 3..7;
 /// Where a check has what ends with it.
 const ENDS_AT: usize = 2;
 /// Where the check of a calendar has the length of the window in ms, its start, and the
@@ -32,6 +34,8 @@ const NOTE_AT: Range<usize> = CHECK_SIZE + 18..CHECK_SIZE + 22;
 const NUMBER_AT: Range<usize> = 26..30;
 /// Added to the operation of a request with a hold.
 const WITH_HOLD: u8 = 8;
+/// Added to the operation of a request with checks that are charged in any case.
+const WITH_ALWAYS: u8 = 32;
 
 /// What to do with the checks of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +76,15 @@ pub(crate) struct Request {
     keys: SmallVec<[Key; 4]>,
     /// The checks, with the keys numbered from 0.
     pub(super) checks: Vec<u8>,
-    /// What follows the checks: a permit that is wanted, and then a hold; or the lease that
-    /// is asked for. Each begins with the number of its key.
+    /// What follows the checks: a permit that is wanted, then a hold, each of which begins
+    /// with the number of its key, and then what is charged in any case; or the lease that is
+    /// asked for, which begins with a key, too.
     pub(super) trailers: Vec<u8>,
     /// The calendars that checks follow, and where those begin.
     pub(super) calendars: SmallVec<[(usize, Calendar); 1]>,
     pub(super) has_hold: bool,
+    /// Whether some checks are charged even if the request is denied.
+    pub(super) has_always: bool,
     has_slots: bool,
     /// Questions for units that go with it, to be answered after it.
     pub(super) asks: Vec<Request>,
@@ -124,6 +131,28 @@ impl Request {
         })
     }
 
+    /// Returns its first key.
+    pub(crate) fn first_key(&self) -> Option<&[u8]> {
+        self.keys().next().map(|(name, _)| name)
+    }
+
+    /// Returns whether its checks are whole, are those of its operation and have known keys.
+    pub(super) fn has_whole_checks(&self) -> bool {
+        let checks = self.checks.chunks(self.check_size());
+        let count = checks.len();
+        checks.enumerate().all(|(at, check)| {
+            let number = |range: &Range<usize>| {
+                let bytes = check[range.clone()].try_into().unwrap_or([0xff; 4]);
+                u32::from_le_bytes(bytes) as usize
+            };
+            let mut keys_at = self.keys_at().iter();
+            check.len() == self.check_size()
+                && check[0] == self.op as u8
+                && number(&LEFT_AT) == count - 1 - at
+                && keys_at.all(|range| number(range) < self.keys.len())
+        })
+    }
+
     /// Returns the size of one of its checks, in bytes.
     pub(super) fn check_size(&self) -> usize {
         CHECK_SIZE + if self.op.has_marks() { MARK_SIZE } else { 0 }
@@ -156,14 +185,16 @@ impl Request {
             trailers: Vec::new(),
             calendars: SmallVec::new(),
             has_hold: false,
+            has_always: false,
             has_slots: false,
             asks: Vec::new(),
         }
     }
 
-    /// Returns whether it has slots or a hold, or settles or renews one.
+    /// Returns whether it has slots or a hold, settles or renews one, or charges in any case
+    /// as a settlement does.
     pub(super) fn has_holds(&self) -> bool {
-        self.has_hold || self.has_slots
+        self.has_hold || self.has_slots || self.has_always
     }
 
     /// Returns the number of a band's key, which is added if it is new.
@@ -266,8 +297,9 @@ impl Request {
         self.left -= 1;
         self.has_slots |= tag == SLOTS_TAG;
         let hold = if self.has_hold { WITH_HOLD } else { 0 };
+        let always = if self.has_always { WITH_ALWAYS } else { 0 };
         self.checks
-            .extend_from_slice(&[self.op as u8 + hold, flag.into(), 0]);
+            .extend_from_slice(&[self.op as u8 + hold + always, flag.into(), 0]);
         put(&mut self.checks, self.left as u64, 4);
         put(&mut self.checks, key as u64, 4);
         self.checks.push(tag);

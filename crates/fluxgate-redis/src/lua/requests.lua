@@ -117,11 +117,36 @@ local function take_permit(at, wait)
   return true
 end
 
+-- Charges the checks of a denied group that are charged in any case, and adds the entries
+-- of all: theirs have the state after the charge.
+local function add_denied_entries(denied)
+  for i = 1, #denied do
+    local of = denied[i]
+    if of.last and holds.is_always(of.at) then
+      holds.charge_always(of.at, of[1], of[2], of[3], of[4], of[5], of[8], of[9])
+    end
+  end
+  for i = 1, #denied do
+    local of = denied[i]
+    local stored = of.stored
+    if holds.is_always(of.at) then
+      local _
+      _, stored = assess_of(of[2])(spread(of))
+    end
+    add_entry(of.passed, stored)
+  end
+end
+
 -- Decides checks in groups, each group by itself, all or nothing; if the enforced
 -- group denies, the answer ends with it. `at_once` denies what would have to wait.
-local function decide(from, to, at_once, hold)
+-- `always_at`: where the checks have whether they are charged in any case, if any is.
+local function decide(from, to, at_once, hold, always_at)
   local group, size, passes = {}, 0, true
   local marks = hold and {}
+  local pending
+  if always_at then
+    pending, passes = {}, not holds.is_refused(always_at)
+  end
   while from < to do
     local op, last, ends_group, _, k, tag, horizon, window, a, b, c, d, e
     op, last, ends_group, _, k, tag, horizon, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
@@ -130,7 +155,15 @@ local function decide(from, to, at_once, hold)
     end
     local passed, stored, charged, ends, corrected, corrected_ends =
       assess_of(tag)(k, tag, horizon, window, a, b, c, d, e)
-    add_entry(passed, stored)
+    if pending then
+      pending[#pending + 1] = {
+        k, tag, horizon, window, a, b, c, d, e,
+        at = always_at, passed = passed, stored = stored, last = last == 1,
+      }
+      always_at = always_at + holds.always_size
+    else
+      add_entry(passed, stored)
+    end
     passes = passes and passed
     if marks then
       marks[#marks + 1] = holds.mark_of(tag, b, passed and charged)
@@ -144,6 +177,14 @@ local function decide(from, to, at_once, hold)
         local of = group[i]
         write(of[1], passes and op ~= PEEK, of[2], of[3], of[4], of[5], hold)
       end
+      if pending and not passes then
+        add_denied_entries(pending)
+      elseif pending then
+        for i = 1, #pending do
+          add_entry(pending[i].passed, pending[i].stored)
+        end
+      end
+      pending = pending and {}
       if marks then
         holds.add_marks(hold, marks, passes)
         marks = {}
@@ -216,7 +257,10 @@ end
 
 -- Runs one request; returns where the next one begins.
 local function request(from, op, left)
-  local has_hold = false
+  local has_hold, has_always = false, op >= WITH_ALWAYS
+  if has_always then
+    op = op - WITH_ALWAYS
+  end
   if holds then
     op, has_hold = holds.operation_of(op)
   end
@@ -227,6 +271,10 @@ local function request(from, op, left)
   if has_hold then
     hold, next = holds.read(next)
   end
+  local always_at
+  if has_always then
+    always_at, next = next, next + (left + 1) * holds.always_size
+  end
   if foreign and has_foreign_key(from, to, size) then
     n = n + 1
     out[n] = 'E'
@@ -236,7 +284,7 @@ local function request(from, op, left)
   elseif op == TAKE_PERMIT then
     local wait = wait_of(from, to)
     local has_permit = wait > 0 and take_permit(to, wait)
-    decide(from, to, wait > 0 and not has_permit, hold)
+    decide(from, to, wait > 0 and not has_permit, hold, always_at)
     if wait > 0 then
       n = n + 1
       out[n] = has_permit and 'p' or 'P'
@@ -250,7 +298,7 @@ local function request(from, op, left)
       call('UNLINK', KEYS[hold.k])
     end
   else
-    decide(from, to, false, hold)
+    decide(from, to, false, hold, always_at)
   end
   if hold then
     holds.write(hold)

@@ -123,4 +123,8 @@ holds = {
   add_marks = add_marks,
   write = write_record,
   settle_or_renew = settle_or_renew,
+  always_size = ALWAYS_SIZE,
+  is_refused = is_refused,
+  is_always = is_always,
+  charge_always = charge_always,
 }

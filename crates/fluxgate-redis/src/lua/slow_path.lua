@@ -13,6 +13,8 @@ local KEY_AT, TAG_AT = 7, 11
 -- overhang before the charge.
 local MARK, MARK_SIZE = '<I7I4I7I4I4', 26
 local PEEK, REFUND, UNDO, CANCEL, TAKE_PERMIT = 2, 3, 4, 5, 6
+-- Added to the operation of a request with checks that are charged in any case.
+local WITH_ALWAYS = 32
 -- What follows the checks of a request that may wait in one of a bounded number of
 -- permits: the key of the permits, how many there are, and the id of the new one.
 local PERMIT, PERMIT_SIZE = '<I4I4c16', 24

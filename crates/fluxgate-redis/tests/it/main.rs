@@ -21,6 +21,7 @@ mod library;
 mod load;
 mod near_cache;
 mod never_exceeded;
+mod reservations;
 mod reset;
 mod rule_model;
 mod rule_store;

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use fluxgate_core::internals::{ActiveRuleSet, Charge, HoldKeeper, poll_once_or_spawn};
 use fluxgate_core::store::{Mode, WaitPermit};
-use fluxgate_core::{Decision, HoldId, RequestContext, Settlement};
+use fluxgate_core::{Decision, HoldId, RequestContext};
 
 use super::pool::CallError;
 use super::report::{DecidedBy, RemoteReport};
@@ -16,7 +15,7 @@ use crate::handler::{Handler, HeaderNames};
 use crate::request_hold::RequestHold;
 
 const CHECK: &str = "/v1/check";
-const GIVE_BACK: &str = "/v1/give_back";
+const CANCEL: &str = "/v1/cancel";
 
 impl RemoteHandler {
     fn request<'a>(
@@ -40,7 +39,7 @@ impl RemoteHandler {
             return Ok(DecidedBy::Local(Decision::never()));
         };
         let deadline = self.settings.deadline;
-        let response = self.pool.post(CHECK, None, body, deadline).await?;
+        let response = self.pool.post(CHECK, body, deadline).await?;
         Ok(DecidedBy::Service(CheckResponse::parse(&response)?))
     }
 
@@ -69,13 +68,8 @@ pub struct RemoteCharge(Charged);
 
 #[derive(Debug)]
 enum Charged {
-    /// Charged by the service.
-    Service {
-        /// The body of the call that cancels it.
-        cancellation: Bytes,
-        /// The hold with its slots.
-        hold: Option<HoldId>,
-    },
+    /// Charged by the service, with this reservation.
+    Service(HoldId),
     /// Charged by the limiter that decided in its place.
     Local(Charge),
 }
@@ -147,39 +141,32 @@ impl Handler for RemoteHandler {
 
     fn charge(
         &self,
-        rule_set: &str,
+        _: &str,
         context: &RequestContext<'_>,
         report: &RemoteReport,
     ) -> Option<RemoteCharge> {
         Some(RemoteCharge(match &report.0 {
             DecidedBy::Local(decision) => Charged::Local(decision.charge(context)?),
-            DecidedBy::Service(response) => {
-                let request = self.request(rule_set, context)?.cancelling(response)?;
-                Charged::Service {
-                    cancellation: request.body()?,
-                    hold: response.hold.map(|(hold, _)| hold),
-                }
-            }
+            DecidedBy::Service(response) => Charged::Service(response.reservation?),
         }))
     }
 
     fn cancel(&self, RemoteCharge(charged): RemoteCharge) {
-        let (body, hold) = match (charged, &self.settings.on_error) {
+        let reservation = match (charged, &self.settings.on_error) {
             (Charged::Local(charge), OnError::Local(limiter)) => {
                 return Handler::cancel(limiter, charge);
             }
             (Charged::Local(_), OnError::Allow | OnError::Deny) => return,
-            (Charged::Service { cancellation, hold }, _) => (cancellation, hold),
+            (Charged::Service(reservation), _) => reservation,
         };
         let handler = self.clone();
         poll_once_or_spawn(async move {
-            let (token, deadline) = (handler.settings.token.clone(), handler.settings.deadline);
-            if let Err(error) = handler.pool.post(GIVE_BACK, token, body, deadline).await {
+            // It ends the hold of the request, too.
+            let body = format!("{{\"reservation\":\"{reservation}\"}}");
+            let deadline = handler.settings.deadline;
+            let cancelled = handler.pool.post(CANCEL, body.into(), deadline).await;
+            if let Err(error) = cancelled {
                 tracing::warn!(%error, "cannot cancel the reservation of an abandoned request");
-            }
-            if let Some(hold) = hold {
-                // Otherwise its slots expire.
-                let _ = handler.settle(hold, Settlement::AsReserved).await;
             }
         });
     }

@@ -50,7 +50,7 @@ impl RemoteHandler {
     ) -> Result<T, CallError> {
         let body = serde_json::to_vec(request).map_err(|_| CallError::InvalidResponse)?;
         let deadline = self.settings.deadline;
-        let response = self.pool.post(path, None, Bytes::from(body), deadline);
+        let response = self.pool.post(path, Bytes::from(body), deadline);
         let response = response.await?;
         serde_json::from_slice(response.body()).map_err(|_| CallError::InvalidResponse)
     }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{CONTENT_TYPE, HOST};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -70,7 +70,6 @@ impl ConnectionPool {
     pub(super) async fn post(
         &self,
         path: &str,
-        token: Option<HeaderValue>,
         body: Bytes,
         deadline: Duration,
     ) -> Result<Response<Bytes>, CallError> {
@@ -81,7 +80,6 @@ impl ConnectionPool {
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.extend(token.map(|token| (AUTHORIZATION, token)));
         let response = timeout(deadline, self.send(request));
         response.await.unwrap_or(Err(CallError::Deadline))
     }

@@ -6,8 +6,6 @@ use fluxgate_core::internals::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD, RequestPath};
 use fluxgate_core::store::Mode;
 use serde::{Serialize, Serializer};
 
-use super::response::CheckResponse;
-
 /// The largest body that the service reads.
 const MAX_BYTES: usize = 64 * 1024;
 /// The most that headers may take of it. A request with more is not sent at all: if some were
@@ -29,7 +27,7 @@ const WITHHELD: [&str; 11] = [
     "upgrade",
 ];
 
-/// The body of a check, or of the cancellation of its reservation.
+/// The body of a check.
 #[derive(Debug, Serialize)]
 pub(super) struct CheckRequest<'a> {
     rule_set: &'a str,
@@ -58,14 +56,8 @@ pub(super) struct CheckRequest<'a> {
     /// How long to hold the charge.
     #[serde(skip_serializing_if = "Option::is_none")]
     hold: Option<String>,
-    /// False if the request cannot wait.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wait: Option<bool>,
-    /// The outcome of the check, to cancel its reservation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reservation: Option<&'a str>,
+    /// Whether the request can wait. If it has to, it can be cancelled.
+    wait: bool,
 }
 
 impl<'a> CheckRequest<'a> {
@@ -91,25 +83,14 @@ impl<'a> CheckRequest<'a> {
             attributes: attributes_of(context),
             cost: context.cost(),
             hold: hold_of(context),
-            wait: None,
-            outcome: None,
-            reservation: None,
+            wait: true,
         })
     }
 
     /// Sets the mode.
     pub(super) fn in_mode(mut self, mode: Mode) -> Self {
-        self.wait = (mode == Mode::TakeNow).then_some(false);
+        self.wait = mode.waits();
         self
-    }
-
-    /// Turns the check into a cancellation. Returns `None` if nothing was reserved.
-    pub(super) fn cancelling(mut self, response: &'a CheckResponse) -> Option<Self> {
-        self.hold = None;
-        self.ignore_case = None;
-        self.outcome = Some(response.outcome.name());
-        self.reservation = Some(response.reservation.as_deref()?);
-        Some(self)
     }
 
     /// Serializes the request. Returns `None` if it is too large.

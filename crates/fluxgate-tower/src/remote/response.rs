@@ -31,8 +31,8 @@ pub(super) struct CheckResponse {
     /// The reported band, as `rule/band`.
     reported: Option<String>,
     pub(super) violated: Vec<String>,
-    /// Identifies the reservation, to cancel it.
-    pub(super) reservation: Option<String>,
+    /// The reservation, to cancel it.
+    pub(super) reservation: Option<HoldId>,
     /// The hold of the charge, and how soon it must be renewed.
     pub(super) hold: Option<(HoldId, Micros)>,
     /// The value of `RateLimit-Policy`.
@@ -112,6 +112,7 @@ impl CheckResponse {
             (Some(id), Some(millis)) => Some((id.parse().ok()?, Micros::from_millis(millis)?)),
             _ => None,
         };
+        let reservation = body.reservation.map(|id| id.parse()).transpose().ok()?;
         Some(Self {
             allowed: body.allowed,
             outcome,
@@ -124,7 +125,7 @@ impl CheckResponse {
             delay: Micros::from_millis(body.delay_ms)?,
             reported,
             violated: body.violated,
-            reservation: body.reservation,
+            reservation,
             hold,
             policies: join_lines(headers, POLICY),
             rate_limit: join_lines(headers, RATE_LIMIT),

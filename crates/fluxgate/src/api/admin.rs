@@ -1,6 +1,5 @@
 //! The admin endpoints, which read and change rules and state.
 
-mod cancel;
 mod conditions;
 mod fields;
 mod list;
@@ -29,7 +28,6 @@ pub(super) fn routes() -> Router<Arc<Api>> {
         .delete(stored::delete_rule);
     Router::new()
         .route("/v1/refund", post(state::refund))
-        .route("/v1/give_back", post(cancel::cancel))
         .route("/v1/reset", post(state::reset))
         .route("/v1/state", get(state::state))
         .route("/v1/rule_sets", get(list::list))

@@ -171,7 +171,8 @@ pub(super) struct CheckRequest<'a> {
     /// How long to hold the charge.
     hold: Option<HoldText<'a>>,
     peek: bool,
-    may_wait: bool,
+    /// Whether the caller can wait, if it says so.
+    wait: Option<bool>,
 }
 
 /// A valid check.
@@ -179,7 +180,7 @@ struct PreparedCheck<'a> {
     rule_set: Cow<'a, str>,
     context: RequestContext<'a>,
     peek: bool,
-    may_wait: bool,
+    wait: Option<bool>,
 }
 
 impl<'a> CheckRequest<'a> {
@@ -188,13 +189,13 @@ impl<'a> CheckRequest<'a> {
     }
 
     fn prepare(self, api: &Api) -> Result<PreparedCheck<'a>, Problem> {
-        let (peek, may_wait) = (self.peek, self.may_wait);
+        let (peek, wait) = (self.peek, self.wait);
         let (rule_set, context) = self.into_context(|| only_rule_set(api))?;
         Ok(PreparedCheck {
             rule_set,
             context,
             peek,
-            may_wait,
+            wait,
         })
     }
 
@@ -226,14 +227,15 @@ impl PreparedCheck<'_> {
     async fn decide(&self, api: &Api, origin: &Origin<'_>) -> Result<Decision, Problem> {
         let (rule_set, context) = (&*self.rule_set, &self.context);
         let engine = &api.engine;
-        Ok(match self.peek {
-            true => engine.peek(rule_set, context).await?,
-            false => {
-                engine
-                    .check(rule_set, context, self.may_wait, origin)
-                    .await?
-            }
-        })
+        if self.peek {
+            return Ok(engine.peek(rule_set, context).await?);
+        }
+        let may_wait = self.wait.unwrap_or(true);
+        let mut decision = engine.check(rule_set, context, may_wait, origin).await?;
+        if self.wait == Some(true) && !decision.delay().is_zero() {
+            engine.keep_reservation(&mut decision, context).await;
+        }
+        Ok(decision)
     }
 }
 
@@ -281,7 +283,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
                     ignores_case: ignore_case.flatten().unwrap_or(false),
                     hold: hold.flatten(),
                     peek: peek.unwrap_or(false),
-                    may_wait: wait.unwrap_or(true),
+                    wait,
                 })
             }
         }

@@ -11,8 +11,6 @@ use http::StatusCode;
 pub(super) enum Form {
     /// The decision only.
     Decision,
-    /// The decision that a request would get: nothing is reserved.
-    Preview,
     /// A problem document (RFC 9457) with this status, extended by the decision.
     Problem(StatusCode),
 }
@@ -24,7 +22,7 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     }
     let mut out = JsonWriter(out);
     match form {
-        Form::Decision | Form::Preview => out.text("{"),
+        Form::Decision => out.text("{"),
         Form::Problem(_) => {
             out.text("\"violated-policies\":");
             out.violated(decision);
@@ -50,11 +48,9 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     if let Some(hold) = decision.hold() {
         write_hold(&mut out, hold, decision.renew_within());
     }
-    if let Some(reservation) = decision.reservation()
-        && form != Form::Preview
-    {
+    if let Some(reservation) = decision.reservation() {
         out.text(",\"reservation\":\"");
-        out.text(&reservation);
+        out.text(&reservation.to_string());
         out.text("\"");
     }
     out.text("}");

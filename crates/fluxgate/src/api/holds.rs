@@ -1,6 +1,7 @@
-//! `POST /v1/settle`, `/v1/renew` and `/v1/release`: holds of earlier checks.
+//! `POST /v1/settle`, `/v1/renew` and `/v1/release`: holds of earlier checks; `/v1/cancel`:
+//! reservations of theirs.
 //!
-//! No token is needed: whoever knows the id of a hold may end it.
+//! No token is needed: whoever knows the id may end the hold or the reservation.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -48,6 +49,13 @@ struct RenewRequest<'a> {
 struct ReleaseRequest<'a> {
     #[serde(borrow)]
     hold: Option<Text<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CancelRequest<'a> {
+    #[serde(borrow)]
+    reservation: Option<Text<'a>>,
 }
 
 /// Settles a hold with the real cost.
@@ -102,6 +110,24 @@ impl Api {
         let hold = id(call.hold)?;
         let settled = self.engine.settle(hold, Settlement::RELEASE).await?;
         write_settled(settled, json)
+    }
+}
+
+/// Cancels the reservation of a check whose request will not be made.
+pub(super) async fn cancel(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let body = body::read(&head.headers, body).await?;
+    let call: CancelRequest<'_> = body::parse(&body)?;
+    let text = call.reservation.ok_or_else(|| missing("reservation"))?;
+    // No reservation has a text that is not an id.
+    let id = text.0.parse().map_err(|_| no_reservation())?;
+    if api.engine.cancel(id).await? {
+        Ok(json_response("{\"cancelled\":true}"))
+    } else {
+        Err(no_reservation())
     }
 }
 
@@ -166,6 +192,12 @@ fn id(text: Option<Text<'_>>) -> Result<HoldId, Problem> {
 
 fn no_hold() -> Problem {
     let detail = "there is no such hold: it was settled, has expired or never existed";
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+fn no_reservation() -> Problem {
+    let detail = "there is no such reservation: it was cancelled, its delay has passed or it \
+                  never existed";
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
 

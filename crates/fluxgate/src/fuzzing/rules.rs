@@ -91,7 +91,10 @@ impl Checker {
         let decision = self.limiter.check_sync(rule_set, context);
         let fields = check_fields(&decision);
         assert_eq!(before.0, fields.0, "a peek decides as a check does");
-        if decision.allowed() {
+        let rules = self.limiter.rules();
+        let mut rules = rules.get(rule_set).into_iter().flat_map(|set| set.rules());
+        // A rule with `charge: always` is charged by a denial too.
+        if decision.allowed() || rules.any(|rule| rule.charges_always()) {
             return;
         }
         assert_eq!(before, fields);

@@ -65,6 +65,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         self.rollout();
         let max_wait = self.max_wait();
         let lease = self.lease();
+        self.charge();
         let mut bands = match rule.action {
             RuleAction::Limit => self.bands("a rule needs `bands`", &rule.bands, max_wait),
             _ => Vec::new(),
@@ -151,6 +152,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             ("max_wait", rule.max_wait.is_some()),
             ("lease", rule.lease.is_some()),
             ("overrides", !rule.overrides.is_empty()),
+            ("charge", rule.charge_always),
             ("reset_on_change", rule.reset_on_change),
         ];
         for (field, is_given) in misplaced_fields {
@@ -171,6 +173,26 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         }
         let number = self.groups.binary_search(&group).ok()?;
         Some(number as u32)
+    }
+
+    fn charge(&mut self) {
+        let rule = self.rule;
+        let first = rule.bands.first().map(Band::limit);
+        let other = if !rule.charge_always {
+            return;
+        } else if rule.max_wait.is_some() {
+            "on_exceed: wait"
+        } else if rule.lease.is_some() {
+            "lease"
+        } else if first.is_some_and(|limit| limit.rate().shape()) {
+            "shape: true"
+        } else if first.is_some_and(|limit| limit.algorithm() == Algorithm::Concurrency) {
+            "algorithm: concurrency"
+        } else {
+            return;
+        };
+        let message = format!("`charge: always` cannot be combined with `{other}`; remove one");
+        self.faults.field("charge", |faults| faults.add(message));
     }
 
     fn rollout(&mut self) {
@@ -311,7 +333,11 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
                     }
                     // Its other numbers are those of a limit.
                     let limit = limit.waiting(max_wait).unwrap_or(*limit);
-                    checked.push(Band::new(band.id(), limit));
+                    let band = Band::new(band.id(), limit);
+                    checked.push(match rule.charge_always {
+                        true => band.charging_always(),
+                        false => band,
+                    });
                 });
             }
             checked

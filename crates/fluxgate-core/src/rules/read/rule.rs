@@ -59,6 +59,7 @@ impl RuleReader<'_> {
             max_wait,
             lease,
             overrides,
+            charge,
             reset_on_change,
             attributes,
         ] = node.fields(
@@ -87,6 +88,7 @@ impl RuleReader<'_> {
                 "max_wait",
                 "lease",
                 "overrides",
+                "charge",
                 "reset_on_change",
                 "attributes",
             ],
@@ -131,6 +133,7 @@ impl RuleReader<'_> {
                 ("max_wait", max_wait),
                 ("lease", lease),
                 ("overrides", overrides),
+                ("charge", charge),
                 ("reset_on_change", reset_on_change),
             ];
             for (field, node) in of_limits {
@@ -178,6 +181,9 @@ impl RuleReader<'_> {
             let nodes = node.list("`overrides`", self.faults).iter();
             rule.overrides = nodes.map(|node| self.override_of(node, &style)).collect();
         }
+        let charges = [("when_allowed", false), ("always", true)];
+        let charge = charge.and_then(|node| node.one_of("`charge`", &charges, self.faults));
+        rule.charge_always = charge.unwrap_or(false);
         rule.reset_on_change = self.boolean(reset_on_change, "`reset_on_change`", false);
         rule
     }

@@ -132,7 +132,7 @@ impl<'s, R: Beside> World<'s, R> {
     ) -> Self {
         let bands = numbers.iter().map(|numbers| {
             let bands = NAMES.iter().zip(numbers);
-            let bands = bands.map(|(name, numbers)| Band::new(*name, numbers.limit()));
+            let bands = bands.map(|(name, numbers)| band(name, numbers));
             bands.collect()
         });
         let mut world = Self {
@@ -174,7 +174,7 @@ impl<'s, R: Beside> World<'s, R> {
                 prop_assert_eq!(memory, self.redis.reset(*subject, bands));
             }
             Step::Change(subject, band, numbers) => {
-                self.bands[*subject][*band] = Band::new(NAMES[*band], numbers.limit());
+                self.bands[*subject][*band] = self::band(NAMES[*band], numbers);
             }
         }
         Ok(())
@@ -322,6 +322,19 @@ impl<'s, R: Beside> World<'s, R> {
     fn set(&mut self, now: u64) {
         self.now = now;
         self.clock.set(Timestamp::from_micros(now).unwrap());
+    }
+}
+
+/// Returns a band. Some of those that let nothing wait are charged in any case.
+fn band(name: &str, numbers: &Numbers) -> Band {
+    let limit = numbers.limit();
+    let band = Band::new(name, limit);
+    let (rate, is_slots) = (limit.rate(), limit.algorithm() == Algorithm::Concurrency);
+    let may_owe = rate.max_wait().is_none() && !rate.shape() && !is_slots;
+    if may_owe && limit.capacity().is_multiple_of(3) {
+        band.charging_always()
+    } else {
+        band
     }
 }
 

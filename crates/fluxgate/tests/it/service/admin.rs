@@ -3,7 +3,6 @@
 mod access;
 mod audit;
 mod call_limits;
-mod cancel;
 
 use fluxgate_testkit::{Answer, Http, RedisServer, wait_until};
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! The HTTP API.
 
 mod bad_input;
+mod cancel;
 mod forward_auth;
 mod holds;
 mod large_heads;

@@ -58,7 +58,7 @@ fn a_page_of_another_site_cannot_charge() {
     let mut http = service.http();
     let own = service.address("api").to_string();
     let consume = r#"{"rule_id":"api/r"}"#;
-    let give_back = r#"{"rule_set":"api"}"#;
+    let cancel = r#"{"reservation":"AERUKZ4JVPG66AJDIVTYTK6N54"}"#;
     for headers in foreign(&own) {
         for (path, body) in [
             ("/v1/check", "{}"),
@@ -70,7 +70,7 @@ fn a_page_of_another_site_cannot_charge() {
                 r#"{"rule_id":"a","capacity":1,"refill_tokens_per_second":1}"#,
             ),
             ("/v1/refund", r#"{"rule_set":"api","rule":"r","units":1}"#),
-            ("/v1/give_back", give_back),
+            ("/v1/cancel", cancel),
             ("/v1/reset", r#"{"rule_set":"api","rule":"r"}"#),
         ] {
             assert_refused(&post(&mut http, path, &headers, body));

@@ -22,7 +22,6 @@ fn every_call_needs_its_role() {
     let rule = r#"{"scope":"per_user","bands":[{"capacity":3,"window":"1h"}]}"#;
     let subject = r#"{"rule_set":"api","rule":"r","identity":"u"}"#;
     let refund = r#"{"rule_set":"api","rule":"r","identity":"u","units":1}"#;
-    let give_back = r#"{"rule_set":"api","user":"u","reservation":"r=1.0"}"#;
     let calls = [
         ("PUT", of_set, &*set, "admin", 201),
         ("PUT", of_rule, rule, "admin", 200),
@@ -37,7 +36,6 @@ fn every_call_needs_its_role() {
             200,
         ),
         ("POST", "/v1/refund", refund, "operator", 200),
-        ("POST", "/v1/give_back", give_back, "operator", 200),
         ("POST", "/v1/reset", subject, "operator", 200),
         (
             "POST",
@@ -132,10 +130,6 @@ fn without_tokens_a_network_address_refuses_admin_calls() {
     let answers = [
         http.get("/v1/state?rule_set=api&rule=all"),
         http.post("/v1/refund", refund),
-        http.post(
-            "/v1/give_back",
-            r#"{"rule_set":"api","reservation":"r=1.0"}"#,
-        ),
         http.post("/v1/reset", r#"{"rule_set":"api","rule":"all"}"#),
         http.get("/v1/rule_sets/api"),
         put(&mut http, "/v1/rule_sets/api", &set(1), &[]),

@@ -1,0 +1,168 @@
+//! Records of reservations: the requests that cancel them.
+
+use fluxgate_core::{Calendar, CalendarUnit, StoreError, Timestamp};
+
+use super::record::{Reader, foreign_record, put_length, put_text};
+use super::request::{KeyKind, Op, Request, put};
+
+/// The version of records.
+const VERSION: u8 = 1;
+
+/// The record of a reservation.
+#[derive(Clone, Debug)]
+pub(crate) struct ReservationRecord {
+    /// When the request goes on.
+    pub(crate) until: Timestamp,
+    /// Whether the request is held.
+    pub(crate) is_held: bool,
+    /// What cancels it, for each rule.
+    pub(crate) requests: Vec<Request>,
+}
+
+impl ReservationRecord {
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, self.is_held.into()];
+        put(&mut out, self.until.micros(), 8);
+        put_length(&mut out, self.requests.len());
+        for request in &self.requests {
+            put_length(&mut out, request.keys().count());
+            for (name, kind) in request.keys() {
+                out.push(kind as u8);
+                put_text(&mut out, name);
+            }
+            put_text(&mut out, &request.checks);
+            put_length(&mut out, request.calendars.len());
+            for (start, calendar) in &request.calendars {
+                put_length(&mut out, *start);
+                put_text(&mut out, calendar.unit().name().as_bytes());
+                put_text(&mut out, calendar.time_zone().name().as_bytes());
+            }
+        }
+        out
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        let read = || {
+            let mut reader = Reader(bytes);
+            if reader.byte()? != VERSION {
+                return None;
+            }
+            let is_held = reader.byte()? == 1;
+            let until = Timestamp::from_micros(reader.number(8)?)?;
+            let count = reader.length()?;
+            let requests = (0..count).map(|_| read_request(&mut reader));
+            let requests = requests.collect::<Option<Vec<_>>>()?;
+            reader.0.is_empty().then_some(Self {
+                until,
+                is_held,
+                requests,
+            })
+        };
+        read().ok_or_else(foreign_record)
+    }
+}
+
+fn read_request(reader: &mut Reader<'_>) -> Option<Request> {
+    let mut request = Request::new(Op::Cancel, 0);
+    for number in 0..reader.length()? {
+        let kind = match reader.byte()? {
+            0 => KeyKind::Cell,
+            1 => KeyKind::Log,
+            _ => return None,
+        };
+        let name = reader.text()?;
+        // Every key is there once.
+        let added = request.add_key(kind, |names| names.extend_from_slice(name));
+        (added == number).then_some(())?;
+    }
+    request.checks = reader.text()?.to_vec();
+    request.has_whole_checks().then_some(())?;
+    for _ in 0..reader.length()? {
+        let start = reader.length()?;
+        let unit = reader.text()?;
+        let mut units = CalendarUnit::NAMES.iter();
+        let (_, unit) = units.find(|(name, _)| name.as_bytes() == unit)?;
+        let zone = str::from_utf8(reader.text()?).ok()?.parse().ok()?;
+        let is_check = start.is_multiple_of(request.check_size()) && start < request.checks.len();
+        is_check.then_some(())?;
+        let calendar = Calendar::new(*unit).in_time_zone(zone);
+        request.calendars.push((start, calendar));
+    }
+    Some(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fluxgate_core::internals::RuleNumber;
+    use fluxgate_core::store::{Charged, Micros, Retry, Subject, Verdict};
+    use fluxgate_core::{Algorithm, Band, Limit};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::keys::KeyNaming;
+
+    fn record() -> ReservationRecord {
+        let second = Duration::from_secs(1);
+        let month = Calendar::new(CalendarUnit::Month).in_time_zone("Asia/Seoul".parse().unwrap());
+        let bands = [
+            Limit::builder(Algorithm::TokenBucket, 5, second)
+                .max_wait(second)
+                .build(),
+            Limit::builder(Algorithm::SlidingLog, 5, second).build(),
+            Limit::calendar(10, month).build(),
+        ];
+        let bands = bands.into_iter().enumerate();
+        let bands: Vec<_> = bands
+            .map(|(at, limit)| Band::new(format!("b{at}"), limit.unwrap()))
+            .collect();
+        let subject = Subject {
+            rule: RuleNumber::NONE,
+            bytes: b"somebody",
+        };
+        let at = Timestamp::from_micros(1_700_000_000_000_000).unwrap();
+        let charged = Charged::by(&Verdict {
+            at,
+            remaining: 0,
+            part: 0,
+            retry_after: Retry::NOW,
+            reset_after: Micros::new(2_000_000),
+            delay: Micros::new(1_000_000),
+        });
+        let naming = KeyNaming::default();
+        ReservationRecord {
+            until: at,
+            is_held: true,
+            requests: vec![Request::cancel(subject, &bands, 2, &[charged; 3], &naming)],
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_is_written() {
+        let record = record();
+        let bytes = record.write();
+        let read = ReservationRecord::read(&bytes).unwrap();
+        assert_eq!((read.until, read.is_held), (record.until, record.is_held));
+        assert_eq!(read.write(), bytes);
+        for end in 0..bytes.len() {
+            assert!(ReservationRecord::read(&bytes[..end]).is_err());
+        }
+    }
+
+    proptest! {
+        /// Whatever is at the key, it is read or refused, and what is read can be sent.
+        #[test]
+        fn any_bytes_are_read_without_a_panic(at in any::<usize>(), byte in any::<u8>()) {
+            let mut bytes = record().write();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Ok(mut record) = ReservationRecord::read(&bytes) {
+                for request in &mut record.requests {
+                    request.set_time(Timestamp::MAX);
+                    let _ = crate::codec::Call::new(&[&*request], None);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Reservations that any process can cancel by their ids, once.
+//!
+//! The record of a reservation is the requests that cancel it. Taking it off its key is one
+//! step on the server, before anything returns: if a reply is lost or a process dies after
+//! that, units stay charged, and none returns twice.
+
+use std::sync::{Arc, LazyLock};
+
+use fluxgate_core::StoreError;
+use fluxgate_core::store::{HoldId, KeptReservation, Settlement, Timestamp};
+use redis::Value;
+
+use crate::cluster::slot_of;
+use crate::codec::{Call, Request, ReservationRecord};
+use crate::decider::Decider;
+use crate::error::unexpected;
+use crate::holds;
+use crate::node::Work;
+use crate::script::Script;
+
+/// How much longer than the wait a record lives. It has the exact time in it.
+const MARGIN_MS: u64 = 1000;
+
+static TAKE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("lua/take_reservation.lua")));
+
+/// Writes the record of a reservation. Returns whether it has one: whether anything was
+/// charged.
+pub(crate) async fn keep(
+    decider: &Decider,
+    reservation: &KeptReservation<'_>,
+) -> Result<bool, StoreError> {
+    let naming = &decider.naming;
+    let charges = reservation.charges.iter();
+    let charges = charges.filter(|charge| !charge.bands.is_empty() && !charge.charged.is_empty());
+    let requests = charges.map(|charge| {
+        Request::cancel(
+            charge.subject,
+            charge.bands,
+            charge.units,
+            charge.charged,
+            naming,
+        )
+    });
+    let record = ReservationRecord {
+        until: reservation.until,
+        is_held: reservation.is_held,
+        requests: requests.collect(),
+    };
+    if record.requests.is_empty() {
+        return Ok(false);
+    }
+    let millis = match decider.servers.has_set_time() {
+        // The server's clock does not follow that of a test.
+        true => 100_000_000_000,
+        false => reservation.wait.ceil_millis() + MARGIN_MS,
+    };
+    let key = naming.reservation(reservation.id);
+    let mut set = redis::cmd("PSETEX");
+    set.arg(&key).arg(millis).arg(record.write());
+    let work = Work::Command(&set);
+    let deadline = decider.servers.deadline();
+    decider.servers.perform(&work, &key, deadline).await?;
+    Ok(true)
+}
+
+/// Cancels a reservation. Returns `false` if there is none, or the request has gone on.
+pub(crate) async fn cancel(decider: &Arc<Decider>, id: HoldId) -> Result<bool, StoreError> {
+    let Some(record) = take(decider, id).await? else {
+        return Ok(false);
+    };
+    // The slots are free; what the rates charged is cancelled below. If the hold has ended,
+    // its units have returned.
+    if record.is_held
+        && holds::settle(decider, id, Settlement::AsReserved)
+            .await?
+            .is_none()
+    {
+        return Ok(false);
+    }
+    let servers = &decider.servers;
+    let mut cancelled = Ok(());
+    for request in record.requests {
+        let slot = request.first_key().map(slot_of).unwrap_or_default();
+        let answer = servers.send(request, slot, servers.deadline()).await;
+        cancelled = cancelled.and(answer.map(drop));
+    }
+    // A denial from before may not hold any more, even one on its way.
+    decider.clear_near_cache();
+    cancelled.map(|()| true)
+}
+
+/// Takes the record of a reservation whose request still waits.
+async fn take(decider: &Decider, id: HoldId) -> Result<Option<ReservationRecord>, StoreError> {
+    let key = decider.naming.reservation(id);
+    let call = Call {
+        keys: vec![&key],
+        ..Call::default()
+    };
+    let work = Work::Script(&TAKE, &call);
+    let servers = &decider.servers;
+    let taken = servers.perform(&work, &key, servers.deadline()).await?;
+    let Value::Array(taken) = taken else {
+        return Err(unexpected("the script for reservations"));
+    };
+    let [record, Value::BulkString(time)] = &taken[..] else {
+        return Err(unexpected("the script for reservations"));
+    };
+    let record = match record {
+        Value::Nil => return Ok(None),
+        Value::BulkString(record) => ReservationRecord::read(record)?,
+        _ => return Err(unexpected("the script for reservations")),
+    };
+    let time = str::from_utf8(time).ok().and_then(|time| time.parse().ok());
+    let time = time.ok_or_else(|| unexpected("the script for reservations"))?;
+    let now = servers.set_time().map_or(time, Timestamp::micros);
+    Ok(Some(record).filter(|record| record.until.micros() > now))
+}

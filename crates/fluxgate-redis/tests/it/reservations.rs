@@ -1,0 +1,174 @@
+//! Reservations that any process cancels by their ids, once; and charges in any case on a
+//! cluster.
+
+use std::time::Duration;
+
+use fluxgate_core::store::Micros;
+use fluxgate_core::{HoldId, Limiter, RequestContext, RuleSets, Store};
+use fluxgate_redis::RedisStore;
+use fluxgate_testkit::{FaultProxy, RedisCluster, RedisServer, ReplyFault};
+
+use crate::support::{patient, rules, store_at, until_async};
+
+/// Three rules, in three slots of a cluster. The first one lets requests wait.
+fn three_rules() -> RuleSets {
+    rules(
+        "
+rule_sets:
+  api:
+    on_error: deny
+    rules:
+      - { id: queue, scope: per_user, on_exceed: wait, max_wait: 1h, bands: [ { capacity: 5, window: 500s } ] }
+      - { id: window, scope: per_ip, algorithm: fixed_window, bands: [ { capacity: 100, window: 300d } ] }
+      - { id: month, scope: global, algorithm: fixed_window, bands: [ { capacity: 100, calendar: month } ] }
+",
+    )
+}
+
+fn context(cost: u64) -> RequestContext<'static> {
+    let context = RequestContext::builder().user("ann").ip([10, 0, 0, 1]);
+    context.cost(cost).build()
+}
+
+async fn left(limiter: &Limiter<RedisStore>) -> [u64; 2] {
+    let of = async |rule: &str, identity: &[&str]| {
+        limiter.state("api", rule, identity).await.unwrap()[0].remaining
+    };
+    [of("window", &["10.0.0.1"]).await, of("month", &[]).await]
+}
+
+/// Uses up the queue, reserves so many units and keeps the reservation.
+async fn reserve(limiter: &Limiter<RedisStore>, cost: u64) -> HoldId {
+    let mut decision = limiter.check("api", &context(cost)).await;
+    assert!(decision.allowed() && decision.delay_micros() > Micros::ZERO);
+    limiter
+        .keep_reservation(&mut decision, &context(cost))
+        .await
+        .unwrap();
+    decision.reservation().unwrap()
+}
+
+async fn is_cancelled_once(limiter: &Limiter<RedisStore>, other: &RedisStore) {
+    assert!(limiter.check("api", &context(5)).await.allowed());
+    let before = limiter.peek("api", &context(1)).await.delay();
+    let id = reserve(limiter, 2).await;
+    assert_eq!(left(limiter).await, [93, 93]);
+    assert_eq!(other.cancel_reservation(id).await, Ok(true));
+    for _ in 0..9 {
+        assert_eq!(other.cancel_reservation(id).await, Ok(false));
+    }
+    assert_eq!(left(limiter).await, [95, 95]);
+    let after = limiter.peek("api", &context(1)).await.delay();
+    assert!(after <= before, "the place is free: {after:?} {before:?}");
+    assert_eq!(other.cancel_reservation(HoldId::random()).await, Ok(false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_process_cancels_a_reservation_once() {
+    let server = RedisServer::start();
+    let store = store_at(server.url()).connect().await.unwrap();
+    // It knows none of the rules.
+    let other = store_at(server.url()).connect().await.unwrap();
+    is_cancelled_once(&Limiter::new(three_rules(), store), &other).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster_any_process_cancels_a_reservation_once() {
+    let cluster = RedisCluster::start(3);
+    let store = patient(cluster.urls()).connect().await.unwrap();
+    let other = patient(cluster.urls()).connect().await.unwrap();
+    is_cancelled_once(&Limiter::new(three_rules(), store), &other).await;
+}
+
+/// It was taken before the reply was lost, so nothing returns, not even once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancellation_whose_reply_is_lost_returns_nothing_twice() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let store = store_at(proxy.url("redis")).deadline(Duration::from_millis(300));
+    let limiter = Limiter::new(three_rules(), store.connect().await.unwrap());
+    assert!(limiter.check("api", &context(5)).await.allowed());
+    let id = reserve(&limiter, 2).await;
+    // The script is there already.
+    let unknown = limiter.cancel_reservation(HoldId::random()).await;
+    assert_eq!(unknown, Ok(false));
+    proxy.fault_reply_to("EVALSHA", ReplyFault::SwallowAndClose);
+    assert!(limiter.cancel_reservation(id).await.is_err());
+    until_async("it is connected", async || {
+        limiter.store().ping().await.is_ok()
+    })
+    .await;
+    assert_eq!(limiter.cancel_reservation(id).await, Ok(false));
+    assert_eq!(left(&limiter).await, [93, 93]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_delayed_decision_has_a_record_and_it_expires() {
+    let server = RedisServer::start();
+    let store = store_at(server.url()).connect().await.unwrap();
+    let limiter = Limiter::new(three_rules(), store);
+    let mut at_once = limiter.check("api", &context(5)).await;
+    limiter
+        .keep_reservation(&mut at_once, &context(5))
+        .await
+        .unwrap();
+    assert_eq!(at_once.reservation(), None);
+    let keys = || server.cli().keys("*:reservation:*");
+    assert!(keys().is_empty());
+    reserve(&limiter, 1).await;
+    let keys = keys();
+    assert_eq!(keys.len(), 1);
+    let ttl = server.cli().command(&["PTTL", &keys[0]]).int();
+    assert!((90_000..=101_000).contains(&ttl), "{ttl}");
+}
+
+/// The rule that is charged in any case is in another slot than those that deny, whichever of
+/// them is asked first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster_a_charge_in_any_case_stays_whichever_slot_denies() {
+    let cluster = RedisCluster::start(3);
+    for user in ["ann", "bob", "cid", "dan"] {
+        let rules = rules(
+            "
+rule_sets:
+  api:
+    on_error: deny
+    rules:
+      - { id: strict, scope: per_user, bands: [ { capacity: 2, window: 300d } ] }
+      - { id: late, scope: per_user, charge: always, algorithm: fixed_window, bands: [ { capacity: 10, window: 300d } ] }
+      - { id: wide, scope: per_user, algorithm: fixed_window, bands: [ { capacity: 100, window: 300d } ] }
+",
+        );
+        let store = patient(cluster.urls()).connect().await.unwrap();
+        let limiter = Limiter::new(rules, store);
+        let check = async |cost| {
+            let context = RequestContext::builder().user(user).cost(cost).build();
+            limiter.check("api", &context).await
+        };
+        let left = async || {
+            let mut left = Vec::new();
+            for rule in ["strict", "late", "wide"] {
+                let state = limiter.state("api", rule, &[user]).await.unwrap();
+                left.push(state[0].remaining);
+            }
+            left
+        };
+        assert!(check(1).await.allowed());
+        assert_eq!(left().await, [1, 9, 99], "{user}");
+        for late in [6, 3, 0] {
+            // Denied by the strict rule: each time the slots are asked in another order.
+            let denied = check(3).await;
+            let violated: Vec<_> = denied.violated().map(|it| it.to_string()).collect();
+            assert_eq!(violated[0], "strict/b0", "{user}");
+            assert_eq!(left().await, [1, late, 99], "{user}");
+        }
+        // Denied by itself: nothing of the others is charged.
+        let denied = check(1).await;
+        let violated: Vec<_> = denied.violated().map(|it| it.to_string()).collect();
+        assert_eq!(violated, ["late/b0"], "{user}");
+        assert_eq!(denied.remaining(), Some(0));
+        assert_eq!(left().await, [1, 0, 99], "{user}");
+        let owes = check(0).await;
+        assert!(!owes.allowed(), "{user}: it is above its limit");
+    }
+}
