@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Dir, project_file, python};
 
+mod build_context;
 mod containers;
 mod kubernetes;
 mod systemd;
