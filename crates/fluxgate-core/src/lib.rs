@@ -98,6 +98,8 @@ mod percent;
 mod plan;
 mod quota;
 mod rate;
+#[cfg(feature = "tokio")]
+mod regular_file;
 mod request_path;
 mod reservation;
 mod rules;

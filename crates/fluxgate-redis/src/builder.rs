@@ -1,12 +1,11 @@
 //! Builds a store from its servers and options.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
+use fluxgate_core::internals::regular_file;
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
@@ -26,7 +25,7 @@ use crate::wait_permits::WaitPermits;
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
 /// The maximum size of a password file.
-const MAX_SECRET_BYTES: usize = 1 << 20;
+const MAX_SECRET_BYTES: u64 = 1 << 20;
 
 /// The kind of a deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -275,11 +274,8 @@ fn read_secret(path: &Path) -> Result<Secret, ConnectError> {
         path: path.into(),
         cause,
     };
-    let mut secret = read_bounded(path).map_err(|error| bad(error.to_string()))?;
-    if secret.len() > MAX_SECRET_BYTES {
-        let cause = format!("the file is larger than {MAX_SECRET_BYTES} bytes");
-        return Err(bad(cause));
-    }
+    let secret = regular_file::read(path, MAX_SECRET_BYTES);
+    let mut secret = secret.map_err(|error| bad(error.to_string()))?;
     while let Some(b'\n' | b'\r') = secret.last() {
         secret.pop();
     }
@@ -287,21 +283,6 @@ fn read_secret(path: &Path) -> Result<Secret, ConnectError> {
         return Err(bad("expected a password, but the file is empty".into()));
     }
     Ok(Secret(secret))
-}
-
-/// Reads at most one byte more than a secret may have. Rejects FIFOs and devices,
-/// which may block or never end.
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "expected a regular file",
-        ));
-    }
-    let mut bytes = Vec::new();
-    let max = MAX_SECRET_BYTES as u64 + 1;
-    File::open(path)?.take(max).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Returns a URL without user and password.

@@ -1,7 +1,6 @@
 //! Files that change, and signals.
 
 mod change_notifier;
-pub(crate) mod regular_file;
 mod reloaded_file;
 mod signals;
 

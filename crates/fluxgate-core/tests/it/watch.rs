@@ -93,6 +93,20 @@ async fn a_changed_file_is_loaded_and_an_invalid_one_is_not() {
         "{invalid}"
     );
 
+    let fifo = dir.0.join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    for (path, why) in [
+        (fifo, "expected a regular file, found a FIFO or pipe"),
+        (
+            "/dev/zero".into(),
+            "expected a regular file, found a device",
+        ),
+    ] {
+        let irregular = limiter.watch_file(path).await.unwrap_err();
+        assert!(irregular.to_string().ends_with(why), "{irregular}");
+    }
+
     dir.write(1);
     let watch = limiter.watch_file(dir.file()).await.unwrap();
     assert_eq!(limit(&limiter), Some(1), "loaded at once");

@@ -52,10 +52,17 @@ async fn a_password_works_from_the_url_or_the_builder() {
     std::fs::write(&file, "\n").unwrap();
     let large = server.directory().join("large");
     std::fs::write(&large, vec![b'x'; (1 << 20) + 1]).unwrap();
+    let fifo = server.directory().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
     for (path, what) in [
         (file, "expected a password, but the file is empty"),
+        (fifo, "expected a regular file, found a FIFO or pipe"),
         (server.directory().join("gone"), "No such file"),
-        ("/dev/zero".into(), "expected a regular file"),
+        (
+            "/dev/zero".into(),
+            "expected a regular file, found a device",
+        ),
         (large, "the file is larger than 1048576 bytes"),
     ] {
         let error = store_at(&bare).password_file(&path).build().unwrap_err();

@@ -1,10 +1,10 @@
 //! Where the keys that verify tokens come from.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use fluxgate_core::internals::regular_file;
 
 use super::endpoint::Endpoint;
 use super::error::JwtError;
@@ -129,21 +129,8 @@ impl std::fmt::Display for KeySource {
     }
 }
 
-/// Reads a regular file. Reading anything else, such as a FIFO, might never end.
 fn read_file(path: &Path) -> io::Result<Bytes> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("expected a regular file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?
-        .take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > MAX_BYTES {
-        true => Err(io::Error::other(format!(
-            "the file is larger than {MAX_BYTES} bytes"
-        ))),
-        false => Ok(bytes.into()),
-    }
+    regular_file::read(path, MAX_BYTES).map(Bytes::from)
 }
 
 fn without_line_end(content: &[u8]) -> &[u8] {

@@ -320,8 +320,25 @@ async fn keys_that_cannot_be_used_are_refused_with_the_reason() {
     assert_eq!(error, format!("{path}: the secret is empty"));
     let error = Jwt::from_jwks_file("/nowhere.json").unwrap_err();
     assert!(error.to_string().starts_with("/nowhere.json: "), "{error}");
-    let error = Jwt::from_jwks_file("/dev").unwrap_err().to_string();
-    assert_eq!(error, "/dev: expected a regular file");
+    fs::write(&file.0, vec![b' '; (1 << 20) + 1]).unwrap();
+    let error = Jwt::from_jwks_file(&file.0).unwrap_err().to_string();
+    let expected = format!("{path}: the file is larger than 1048576 bytes");
+    assert_eq!(error, expected);
+    fs::remove_file(&file.0).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&file.0).status();
+    assert!(made.unwrap().success());
+    let fifo = file.0.to_str().unwrap();
+    for (path, found) in [
+        ("/dev", "a directory"),
+        ("/dev/zero", "a device"),
+        (fifo, "a FIFO or pipe"),
+    ] {
+        let expected = format!("{path}: expected a regular file, found {found}");
+        let error = Jwt::from_jwks_file(path).unwrap_err().to_string();
+        assert_eq!(error, expected);
+        let error = Jwt::from_secret_file(path).unwrap_err().to_string();
+        assert_eq!(error, expected);
+    }
     for address in ["", "a", "ftp://a/", "http://u:p@a/", "http:///x", "/x"] {
         let error = Jwt::from_jwks_url(address).unwrap_err().to_string();
         let expected = format!("`{address}` is not the address of a key set");

@@ -4,9 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fluxgate_core::RulesError;
+use fluxgate_core::internals::regular_file::{self, MAX_BYTES};
 use fluxgate_core::internals::yaml::{Fault, Position};
-
-use crate::watch::regular_file::{self, MAX_BYTES};
 
 /// A file that cannot be read or is invalid.
 #[derive(Debug, thiserror::Error)]

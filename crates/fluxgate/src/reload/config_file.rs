@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use fluxgate_core::internals::regular_file::{self, MAX_BYTES};
+
 use super::snapshot::{Compiled, ReloadError, Snapshot, invalid, rules_of};
 use crate::config::{Overrides, RawConfig, rule_file};
-use crate::watch::regular_file::{self, MAX_BYTES};
 
 /// The config file with the overrides of the environment and flags.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fluxgate_core::internals::RuleOptions;
+use fluxgate_core::internals::regular_file::{self, MAX_BYTES};
 use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
 use fluxgate_core::{RuleSets, RulesError};
 
 use super::snapshot::{Compiled, DirectoryFiles, ReloadError, Snapshot, invalid, warning_lines};
 use crate::config::{Deployment, rule_file};
-use crate::watch::regular_file::{self, MAX_BYTES};
 
 /// How often a directory is read until two passes agree.
 const MAX_PASSES: usize = 5;

@@ -1,10 +1,12 @@
 //! Rules that follow a file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::RuleWatch;
 use crate::limiter::Limiter;
+use crate::regular_file;
 use crate::rules::{RuleSets, RulesError};
 use crate::store::Store;
 
@@ -22,7 +24,7 @@ pub enum RuleFileError {
         /// The file.
         path: PathBuf,
         /// The reason.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// The rules are not valid.
     #[error("{path}:\n{faults}", path = .path.display())]
@@ -89,8 +91,12 @@ impl<S: Store + 'static> Limiter<S> {
 /// Reads a file without blocking the runtime.
 async fn read(path: &Path) -> Result<String, RuleFileError> {
     let owned = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(owned)).await;
-    let text = read.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)));
+    let read = move || {
+        let bytes = regular_file::read(&owned, regular_file::MAX_BYTES)?;
+        String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    };
+    let text = tokio::task::spawn_blocking(read).await;
+    let text = text.unwrap_or_else(|panicked| Err(io::Error::other(panicked)));
     text.map_err(|error| RuleFileError::Unreadable {
         path: path.to_owned(),
         error,

@@ -25,7 +25,7 @@ architecture ~ fifteen lines beside it ~ fluxgate-core/src/memory/evict.rs ~ NEA
 architecture ~ 16 keys to choose from ~ fluxgate-core/src/memory/evict.rs ~ ENOUGH_KEYS: usize = 16
 architecture ~ 2,048 lines ~ fluxgate-core/src/memory/evict.rs ~ ENOUGH_LINES: usize = 2048
 security ~ eighth of its window ~ fluxgate-core/src/algorithm/sliding_log.rs ~ PARTS: u64 = 8
-config ~ at most 16 MiB ~ fluxgate/src/watch/regular_file.rs ~ MAX_BYTES: u64 = 16 << 20
+config ~ at most 16 MiB ~ fluxgate-core/src/regular_file.rs ~ MAX_BYTES: u64 = 16 << 20
 config ~ over 1 MiB ~ fluxgate/src/config/secrets.rs ~ MAX_BYTES: u64 = 1 << 20
 gateway ~ ejected for 1 s ~ fluxgate-gateway/src/upstream/health.rs ~ FIRST_EJECTION: Duration = Duration::from_secs(1)
 gateway ~ up to 30 s ~ fluxgate-gateway/src/upstream/health.rs ~ LONGEST_EJECTION: Duration = Duration::from_secs(30)

@@ -313,6 +313,8 @@ fn config_with(field: &str, file: &str, valid: &Certificates) -> String {
              listen: {{ gateway: \"127.0.0.1:0\" }}\n"
         )
     };
+    let grpc =
+        |tls: &str| format!("listen: {{ grpc: {{ address: '127.0.0.1:0', tls: {{ {tls} }} }} }}\n");
     match field {
         "store.redis.password_file" => redis(&format!("password_file: {file}")),
         "store.redis.sentinel.password_file" => redis(&format!(
@@ -325,6 +327,10 @@ fn config_with(field: &str, file: &str, valid: &Certificates) -> String {
         "admin.tokens_file" => format!("admin: {{ tokens_file: {file} }}\n"),
         "gateway.tls.cert" => gateway(&format!("cert: {file}, key: '{key}'")),
         "gateway.tls.key" => gateway(&format!("cert: '{cert}', key: {file}")),
+        "listen.grpc.tls.cert" => grpc(&format!("cert: {file}, key: '{key}'")),
+        "listen.grpc.tls.client_ca" => {
+            grpc(&format!("cert: '{cert}', key: '{key}', client_ca: {file}"))
+        }
         _ => unreachable!("{field}"),
     }
 }
@@ -349,6 +355,8 @@ fn a_secret_must_be_a_regular_file_or_a_link_to_one() {
         "admin.tokens_file",
         "gateway.tls.cert",
         "gateway.tls.key",
+        "listen.grpc.tls.cert",
+        "listen.grpc.tls.client_ca",
     ] {
         for (file, what) in [
             ("fifo", "expected a regular file, found a FIFO or pipe"),

@@ -1,43 +1,49 @@
-//! Regular files that are read whole, up to a size.
+//! Regular files that are read whole, up to a size. Every crate reads its files here.
+
+#[cfg(unix)]
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The largest config or rule file, in bytes.
-pub(crate) const MAX_BYTES: u64 = 16 << 20;
+pub const MAX_BYTES: u64 = 16 << 20;
 
-/// Reads a file of at most `most` bytes. Links are followed.
+/// Reads a file of at most `max_bytes`. Links are followed.
 ///
 /// Anything but a regular file is refused without waiting for it: a FIFO has no
 /// end until its writer closes it, and some devices have none at all.
-pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     // Opening a device can have effects of its own.
     check_kind(fs::metadata(path)?.file_type())?;
-    let file = OpenOptions::new()
-        .read(true)
-        // It may have been replaced by a FIFO since, for which `open` would wait.
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
-    read_open(file, most)
+    read_open(open(path)?, max_bytes)
+}
+
+/// Opens a file without waiting: it may have been replaced by a FIFO, whose `open` would block
+/// until there is a writer.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    options.custom_flags(libc::O_NONBLOCK);
+    options.read(true).open(path)
 }
 
 /// Reads an open file, if it is a regular one.
-fn read_open(file: File, most: u64) -> io::Result<Vec<u8>> {
+fn read_open(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let metadata = file.metadata()?;
     check_kind(metadata.file_type())?;
     let mut bytes = Vec::new();
-    if metadata.len() <= most {
+    if metadata.len() <= max_bytes {
         // It may grow while it is read.
-        file.take(most + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 <= most {
+        file.take(max_bytes + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 <= max_bytes {
             return Ok(bytes);
         }
     }
     Err(io::Error::new(
         io::ErrorKind::FileTooLarge,
-        format!("the file is larger than {most} bytes"),
+        format!("the file is larger than {max_bytes} bytes"),
     ))
 }
 
@@ -47,14 +53,8 @@ fn check_kind(kind: FileType) -> io::Result<()> {
     }
     let name = if kind.is_dir() {
         "a directory"
-    } else if kind.is_fifo() {
-        "a FIFO or pipe"
-    } else if kind.is_char_device() || kind.is_block_device() {
-        "a device"
-    } else if kind.is_socket() {
-        "a socket"
     } else {
-        "something else"
+        special_name(kind)
     };
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
@@ -62,7 +62,26 @@ fn check_kind(kind: FileType) -> io::Result<()> {
     ))
 }
 
+#[cfg(unix)]
+fn special_name(kind: FileType) -> &'static str {
+    if kind.is_fifo() {
+        "a FIFO or pipe"
+    } else if kind.is_char_device() || kind.is_block_device() {
+        "a device"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "something else"
+    }
+}
+
+#[cfg(not(unix))]
+fn special_name(_: FileType) -> &'static str {
+    "something else"
+}
+
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
@@ -101,5 +120,19 @@ mod tests {
         let zero = File::open("/dev/zero").unwrap();
         let error = read_open(zero, MAX_BYTES).unwrap_err().to_string();
         assert_eq!(error, "expected a regular file, found a device");
+    }
+
+    #[test]
+    fn a_fifo_that_replaces_the_file_is_refused_without_waiting_for_a_writer() {
+        let path = std::env::temp_dir().join(format!("fluxgate-{}-fifo", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let expected = "expected a regular file, found a FIFO or pipe";
+        let error = read(&path, MAX_BYTES).unwrap_err().to_string();
+        assert_eq!(error, expected);
+        // As if it had been a regular file a moment before.
+        let opened = open(&path).and_then(|file| read_open(file, MAX_BYTES));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(opened.unwrap_err().to_string(), expected);
     }
 }
