@@ -96,6 +96,7 @@ mod network;
 mod observer;
 mod percent;
 mod plan;
+mod printable;
 mod quota;
 mod rate;
 #[cfg(feature = "tokio")]
@@ -190,6 +191,13 @@ pub mod internals {
     pub use crate::lossless::lossless_text;
     pub use crate::matcher::{PathSet, Pattern};
     pub use crate::memory::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
+    pub mod printable {
+        pub use crate::printable::*;
+    }
+    #[cfg(feature = "tokio")]
+    pub mod regular_file {
+        pub use crate::regular_file::*;
+    }
     pub use crate::request_path::{PathError, RequestPath};
     #[cfg(feature = "yaml")]
     pub use crate::rules::values;

@@ -9,6 +9,8 @@ use std::fmt;
 
 pub(crate) use suggestion::suggestion;
 
+use crate::printable;
+
 /// A position in a text. Both numbers count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
@@ -121,7 +123,7 @@ pub struct Faults {
 const MAX_REPORTED: usize = 200;
 
 impl Faults {
-    /// Adds a fault.
+    /// Adds a fault. A message is one line, whatever it quotes of the text.
     pub fn add(&mut self, at: Position, message: impl Into<String>) {
         if self.reported.len() >= MAX_REPORTED {
             let before = self.more.map_or(0, |(more, _)| more);
@@ -130,7 +132,7 @@ impl Faults {
         }
         self.reported.push(Fault {
             position: at,
-            message: message.into(),
+            message: printable::escape(message, &[]),
         });
     }
 

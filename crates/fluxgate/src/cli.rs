@@ -3,12 +3,12 @@
 mod client;
 mod explain;
 mod import;
+mod output;
 mod request;
 mod rules;
 mod simulate;
 mod validate;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -19,6 +19,7 @@ use crate::config::{ConfigError, Overrides, RawConfig};
 use crate::failure::{Exit, Failure};
 use crate::reload::ConfigFile;
 use crate::server;
+use output::{print, print_file, print_message, print_unescaped};
 
 /// An exact distributed rate limiter
 #[derive(Debug, Parser)]
@@ -167,8 +168,7 @@ pub fn run() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nothing can be done if standard error is closed.
-            let _ = writeln!(io::stderr(), "{}", failure.message);
+            print_message(&failure.message);
             ExitCode::from(failure.exit as u8)
         }
     }
@@ -182,21 +182,11 @@ fn serve(options: &ConfigOptions) -> Result<(), Failure> {
 }
 
 fn show(options: &ConfigOptions) -> Result<(), Failure> {
-    print(options.load()?.to_effective_yaml()?.as_bytes())
+    print(&options.load()?.to_effective_yaml()?)
 }
 
 fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "fluxgate", &mut script);
-    print(&script)
-}
-
-fn print(text: &[u8]) -> Result<(), Failure> {
-    let mut stdout = io::stdout();
-    match stdout.write_all(text).and_then(|()| stdout.flush()) {
-        // The reader, such as `head`, has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::new(Exit::Io, format!("standard output: {error}"))),
-        Ok(()) => Ok(()),
-    }
+    print_unescaped(&script)
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
 
 use super::{Fault, Node, Position, Value};
+use crate::printable;
 
 /// The most values of a tree, with aliases expanded.
 const MAX_NODES: usize = 1_000_000;
@@ -207,7 +208,7 @@ impl<'a> Reader<'a> {
     fn fault(&self, marker: &Marker, message: &str) -> Fault {
         Fault {
             position: self.position(marker),
-            message: message.into(),
+            message: printable::escape(message, &[]),
         }
     }
 

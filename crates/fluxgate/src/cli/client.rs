@@ -7,7 +7,7 @@ mod top;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Exit, Failure, print};
+use super::{Exit, Failure, print, print_file};
 pub(crate) use server::{OptionalServer, ServerArguments};
 use text::{Table, duration_of};
 pub(crate) use top::TopArguments;
@@ -121,7 +121,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     let request = super::request::read_request(&arguments.request)?;
     let server = arguments.server.server()?;
     let decision = run(server.call(Method::POST, "/v1/check", Some(request)))?;
-    print(format!("{decision}\n").as_bytes())?;
+    print(&format!("{decision}\n"))?;
     match decision["allowed"] == true {
         true => Ok(()),
         false => Err(Failure::new(Exit::Denied, "denied")),
@@ -148,7 +148,7 @@ pub(crate) fn state(arguments: &StateArguments) -> Result<(), Failure> {
     let path = format!("/v1/state?{}", query.finish());
     let state = call(&target.server, Method::GET, &path, None)?;
     if arguments.json {
-        return print(format!("{state}\n").as_bytes());
+        return print(&format!("{state}\n"));
     }
     let mut table = Table::new(["BAND", "LIMIT", "LEFT", "FULL IN", "ON LEASE"]);
     for band in state["bands"].as_array().into_iter().flatten() {
@@ -169,7 +169,7 @@ pub(crate) fn state(arguments: &StateArguments) -> Result<(), Failure> {
             text("on_lease"),
         ]);
     }
-    print(table.to_string().as_bytes())
+    print(&table.to_string())
 }
 
 /// Refunds units.
@@ -184,7 +184,7 @@ pub(crate) fn refund(arguments: &RefundArguments) -> Result<(), Failure> {
         target.describe(),
         answer["remaining"]
     );
-    print(line.as_bytes())
+    print(&line)
 }
 
 /// Deletes the state of an identity or of a rule.
@@ -203,14 +203,14 @@ pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
         target.describe(),
         answer["reset"]
     );
-    print(line.as_bytes())
+    print(&line)
 }
 
 /// Prints the active rules.
 pub(crate) fn rules(arguments: &RulesArguments) -> Result<(), Failure> {
     if arguments.yaml {
         let answer = call(&arguments.server, Method::GET, "/v1/rules_text", None)?;
-        return print(answer["text"].as_str().unwrap_or_default().as_bytes());
+        return print_file(answer["text"].as_str().unwrap_or_default());
     }
     let answer = call(&arguments.server, Method::GET, "/v1/rule_sets", None)?;
     let mut table = Table::new(["RULE", "MODE", "ALGORITHM", "KEY", "LIMITS"]);
@@ -219,7 +219,7 @@ pub(crate) fn rules(arguments: &RulesArguments) -> Result<(), Failure> {
             table.row(text::rule_row(&set["name"], rule));
         }
     }
-    print(table.to_string().as_bytes())
+    print(&table.to_string())
 }
 
 /// Shows what happens, as a live table.

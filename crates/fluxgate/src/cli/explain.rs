@@ -39,21 +39,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some(rules) = &arguments.rules else {
         let request = with_rule_set(request, arguments.rule_set.as_deref())?;
         let explanation = client::explain(&arguments.service.required(), request)?;
-        return print(format!("{explanation}\n").as_bytes());
+        return print(&format!("{explanation}\n"));
     };
     let instead = "ask the running service with --server";
     let rules = rules::load(rules, instead)?;
     let explanation = explain_offline(rules, &request, arguments.rule_set.as_deref());
     let explanation = explanation
         .map_err(|problem| Failure::new(Exit::Data, format!("--request: {}", problem.detail())))?;
-    let mut text = match arguments.json {
-        true => explanation_json(&explanation),
-        false => ExplanationText(&explanation).to_string().into_bytes(),
-    };
     if arguments.json {
-        text.push(b'\n');
+        let json = explanation_json(&explanation);
+        return print(&format!("{}\n", String::from_utf8_lossy(&json)));
     }
-    print(&text)
+    print(&ExplanationText(&explanation).to_string())
 }
 
 /// Adds the rule set to a request that names none.

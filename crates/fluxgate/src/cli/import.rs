@@ -1,11 +1,10 @@
 //! `fluxgate import`: converts the configuration of another rate limiter.
 
 use std::fs;
-use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::cli::{Exit, Failure, print};
+use crate::cli::{Exit, Failure, print, print_message};
 use crate::config::rule_file;
 use crate::import::{Format, ImportError, Imported, import};
 
@@ -51,15 +50,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let imported = import(format, &origin.to_string_lossy(), &text);
     let imported = imported.map_err(|error| explain(error, path))?;
     write(&imported, arguments)?;
-    // The rules are written, whether or not standard error is closed.
-    let _ = writeln!(io::stderr(), "{}", summary(&imported, path));
+    print_message(&summary(&imported, path));
     Ok(())
 }
 
 fn write(imported: &Imported, arguments: &Arguments) -> Result<(), Failure> {
     let output = arguments.output.as_path();
     if output.as_os_str() == "-" {
-        return print(imported.text.as_bytes());
+        return print(&imported.text);
     }
     let failure = |problem: &dyn std::fmt::Display| {
         Failure::new(Exit::Io, format!("{}: {problem}", output.display()))

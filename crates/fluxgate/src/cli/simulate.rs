@@ -4,12 +4,12 @@ mod files;
 mod progress;
 mod report_file;
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use fluxgate_simulate::{Format, Options, ReportLabels, Simulation, SimulationError};
 
-use crate::cli::{Exit, Failure, rules};
+use crate::cli::{Exit, Failure, print_message, rules};
 use files::{create_output, create_report, failure, is_standard, open_input};
 use progress::ProgressBar;
 
@@ -90,8 +90,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let result = simulation.run(input.reader, output, |done| progress.show(done));
     drop(progress);
-    // Standard error may be closed as well, which is no failure.
-    let _ = print_summary(&simulation, arguments, &mut io::stderr().lock());
+    let summary = summary(&simulation, arguments);
+    if !summary.is_empty() {
+        print_message(summary.trim_end_matches('\n'));
+    }
 
     let failed = result.as_ref().err();
     let failed = failed.map(|error| explain(error, arguments));
@@ -138,26 +140,24 @@ fn explain(error: &SimulationError, arguments: &Arguments) -> Failure {
     }
 }
 
-fn print_summary(
-    simulation: &Simulation,
-    arguments: &Arguments,
-    out: &mut impl Write,
-) -> io::Result<()> {
+/// Returns the tables and warnings for standard error.
+fn summary(simulation: &Simulation, arguments: &Arguments) -> String {
+    let mut text = String::new();
     if let Some(summary) = simulation.summary().filter(|_| arguments.summary) {
-        write!(out, "{summary}")?;
+        text += &summary.to_string();
     }
     if let Some(changes) = simulation.changes() {
         let gap = if arguments.summary { "\n" } else { "" };
-        write!(out, "{gap}{changes}")?;
+        text += &format!("{gap}{changes}");
     }
     let skipped = simulation.skipped();
     if arguments.lenient && (skipped > 0 || arguments.summary) {
-        writeln!(out, "{skipped} bad line(s) skipped")?;
+        text += &format!("{skipped} bad line(s) skipped\n");
     }
     for warning in simulation.warnings() {
-        writeln!(out, "{warning}")?;
+        text += &format!("{warning}\n");
     }
-    Ok(())
+    text
 }
 
 /// Returns a progress bar for a person who waits for a large file, unless it would

@@ -1,13 +1,12 @@
 //! `fluxgate validate`: validates a config, a rule file or a directory of rule files.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::Path;
 
 use fluxgate_core::RuleSets;
 use fluxgate_core::internals::RuleOptions;
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, print, print_message};
 use crate::config::{Config, Deployment, JwtKeys, RawConfig, Rules};
 use crate::reload::rules_in;
 
@@ -33,7 +32,7 @@ pub(super) fn validate(path: &Path, strict: bool) -> Result<(), Failure> {
         }
     };
     for warning in &warnings {
-        let _ = writeln!(io::stderr(), "{warning}");
+        print_message(warning);
     }
     if strict && !warnings.is_empty() {
         let count = warnings.len();
@@ -41,7 +40,7 @@ pub(super) fn validate(path: &Path, strict: bool) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Config, message));
     }
     // If standard output is closed, the exit code is enough.
-    let _ = writeln!(io::stdout(), "{}: ok, {summary}", path.display());
+    let _ = print(&format!("{}: ok, {summary}\n", path.display()));
     Ok(())
 }
 

@@ -23,5 +23,6 @@ mod operations;
 mod service;
 mod simulate;
 mod support;
+mod terminal;
 mod validate;
 mod warnings;

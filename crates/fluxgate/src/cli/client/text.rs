@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use fluxgate_core::internals::printable::is_printable;
 use serde_json::Value;
 
 use crate::config::duration_text;
@@ -27,7 +28,10 @@ impl<const N: usize> Table<N> {
 
 /// Replaces characters that a terminal would act on: clients choose identities.
 pub(super) fn clean(text: &str) -> String {
-    let shown = |char: char| if char.is_control() { '\u{fffd}' } else { char };
+    let shown = |char: char| match is_printable(char) {
+        true => char,
+        false => '\u{fffd}',
+    };
     text.chars().map(shown).collect()
 }
 

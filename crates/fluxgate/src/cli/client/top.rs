@@ -2,12 +2,13 @@
 
 use std::io::{self, IsTerminal};
 
+use fluxgate_core::internals::printable;
 use http::Method;
 use serde_json::Value;
 
 use super::server::{Server, ServerArguments};
 use super::text::{Table, clean};
-use crate::cli::{Failure, print};
+use crate::cli::{Failure, print, print_unescaped};
 
 /// How many identities are listed.
 const IDENTITIES: usize = 10;
@@ -38,11 +39,11 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<(), Failure> {
         let top = heaviest(&server, by).await?;
         let screen = screen(server.name(), by, &event, &top);
         if is_once {
-            return print(screen.as_bytes());
+            return print(&screen);
         }
         // The cursor goes home, and what is below the end is cleared.
-        let lines = screen.replace('\n', "\x1b[K\n");
-        print(format!("\x1b[H{lines}\x1b[J").as_bytes())?;
+        let lines = printable::escape(screen, &['\n']).replace('\n', "\x1b[K\n");
+        print_unescaped(format!("\x1b[H{lines}\x1b[J").as_bytes())?;
     }
     Ok(())
 }
