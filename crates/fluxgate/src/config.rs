@@ -18,6 +18,7 @@ mod read;
 pub mod rule_file;
 mod rules;
 mod secrets;
+mod shutdown;
 mod source_warnings;
 mod sources;
 mod store;
@@ -44,6 +45,7 @@ pub use paths::PathPatterns;
 pub use raw::{ConfigError, RawConfig};
 pub use rules::{DEFAULT_POLL, Rules};
 pub use secrets::{Secret, SecretError, Secrets};
+pub use shutdown::Shutdown;
 pub use source_warnings::ConfigWarning;
 pub(crate) use source_warnings::source_warnings;
 pub use sources::{Field, SourceField, Sources};
@@ -75,6 +77,8 @@ pub struct Config {
     pub admin: Admin,
     /// Logs and traces.
     pub telemetry: Telemetry,
+    /// How the service ends.
+    pub shutdown: Shutdown,
 }
 
 /// How limits that come with the call (`/v1/consume`, `CL.THROTTLE`) behave.
@@ -114,6 +118,7 @@ const FIELDS: [&str; 11] = [
     "call_limits",
     "admin",
     "telemetry",
+    "shutdown",
 ];
 
 impl Config {
@@ -193,6 +198,7 @@ impl Config {
             call_limits,
             admin,
             telemetry,
+            shutdown,
         ] = root.fields("a config", FIELDS, faults);
         let store = Store::read(store, faults);
         let keys = Keys::read(keys, faults);
@@ -216,6 +222,7 @@ impl Config {
         Self {
             admin: Admin::read(admin, &listen, faults),
             telemetry: Telemetry::read(telemetry, faults),
+            shutdown: Shutdown::read(shutdown, faults),
             call_limits: CallLimits::read(call_limits, faults),
             on_missing_rule_set: options.on_missing_rule_set,
             store,

@@ -40,6 +40,8 @@ pub(crate) struct Engine {
     revision: Mutex<String>,
     /// Whether the store has ever responded.
     store_reached: AtomicBool,
+    /// Whether the service is about to shut down.
+    is_stopping: AtomicBool,
 }
 
 /// Why there is no decision.
@@ -95,6 +97,7 @@ impl Engine {
             has_rules: AtomicBool::new(false),
             revision: Mutex::default(),
             store_reached: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
         }
     }
 
@@ -143,6 +146,16 @@ impl Engine {
     /// Deletes state that replaced rules must not leave behind.
     pub(crate) async fn reset_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
         self.limiter.reset_replaced(replaced).await
+    }
+
+    /// Reports the service as not ready from now on. Requests are still decided.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the service is about to shut down.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
     }
 
     /// Records that the store has responded.

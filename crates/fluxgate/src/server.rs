@@ -29,9 +29,6 @@ use crate::telemetry::{Exporter, Telemetry, log};
 use crate::watch::Signals;
 use gateway::GatewayListener;
 
-/// How long requests in flight may take once the service shuts down.
-const GRACE: Duration = Duration::from_secs(25);
-
 /// How long shutdown waits for a file read, which a hanging file system could block forever.
 const READ_GRACE: Duration = Duration::from_secs(1);
 
@@ -97,8 +94,10 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         api: Arc::clone(&api),
         gateway: gateway.clone(),
     };
+    let grace = config.shutdown.grace;
     let workers = acceptors.into_iter().zip(sockets_by_core(open, cores));
-    let workers = workers.map(|(acceptor, sockets)| core(acceptor, sockets, services.clone()));
+    let workers =
+        workers.map(|(acceptor, sockets)| core(acceptor, sockets, services.clone(), grace));
     let workers = workers.collect::<Result<Vec<_>, _>>()?;
     main.block_on(async {
         let traces = exporter.map(Exporter::start);
@@ -115,6 +114,11 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         signals.shutdown.wait().await;
         closing.cancel();
         tracing::info!("shutting down");
+        engine.stop();
+        // Load balancers need a while to see that the service is not ready, and go on sending
+        // connections until then.
+        tokio::time::sleep(config.shutdown.delay).await;
+        closing.cancel();
         // Rules that come from Redis are followed until the cores have ended.
         let joined = tokio::task::spawn_blocking(|| {
             for worker in workers {
@@ -231,11 +235,12 @@ fn sockets_by_core(open: Open, cores: usize) -> Vec<Vec<(Listener, TcpListener)>
 }
 
 /// Starts a core: a thread with a runtime of its own and a socket for each listener. It
-/// ends when the service shuts down and all connections have ended.
+/// ends when the service shuts down and all connections have ended, at most `grace` later.
 fn core(
     acceptor: Acceptor,
     sockets: Vec<(Listener, TcpListener)>,
     services: Services,
+    grace: Duration,
 ) -> Result<JoinHandle<()>, Failure> {
     let runtime = runtime()?;
     let serve = move || {
@@ -249,7 +254,7 @@ fn core(
                 }
             }
             acceptor.closing.cancelled().await;
-            if tokio::time::timeout(GRACE, acceptor.wait()).await.is_err() {
+            if tokio::time::timeout(grace, acceptor.wait()).await.is_err() {
                 tracing::warn!("requests in flight took too long; closing their connections");
             }
         });

@@ -20,7 +20,7 @@ pub(super) async fn livez() -> &'static str {
 
 /// Reports whether the service can answer checks.
 pub(super) async fn readyz(State(api): State<Arc<Api>>) -> Result<&'static str, Problem> {
-    let reason = if api.closing.is_cancelled() {
+    let reason = if api.engine.is_stopping() {
         "the service is shutting down"
     } else if api.engine.rules().is_none() {
         "the rules are not loaded yet"

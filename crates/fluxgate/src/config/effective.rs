@@ -48,6 +48,7 @@ fn effective(raw: &RawConfig, config: &Config) -> Node {
         ("call_limits", Some(config.call_limits.node())),
         ("admin", Some(config.admin.node())),
         ("telemetry", Some(config.telemetry.node())),
+        ("shutdown", Some(config.shutdown.node())),
     ])
 }
 

@@ -12,8 +12,6 @@ use super::url::HttpUrl;
 use super::{read, tree};
 
 const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
-/// A larger difference means that a clock is wrong.
-const MAX_LEEWAY: Duration = Duration::from_secs(3600);
 const DEFAULT_FROM: &str = "authorization";
 
 /// How tokens are found and verified.
@@ -83,7 +81,7 @@ impl Jwt {
         let from = from.and_then(|node| read_from(node, faults));
         let issuers = read_texts(issuer, "`issuer`", faults);
         let audiences = read_texts(audience, "`audience`", faults);
-        let leeway = leeway.map_or(DEFAULT_LEEWAY, |node| read_leeway(node, faults));
+        let leeway = read::short_duration(leeway, "`leeway`", DEFAULT_LEEWAY, faults);
         let on_invalid =
             on_invalid.and_then(|node| node.one_of("`on_invalid`", &ON_INVALID_NAMES, faults));
         if [jwks_file, jwks_url, secret_file].iter().flatten().count() != 1 {
@@ -128,7 +126,7 @@ impl Jwt {
             keys,
             ("issuer", texts(&self.issuers)),
             ("audience", texts(&self.audiences)),
-            ("leeway", Some(leeway_node(self.leeway))),
+            ("leeway", Some(tree::duration(self.leeway))),
             ("on_invalid", Some(on_invalid)),
         ])
     }
@@ -168,23 +166,4 @@ fn read_url(node: &Node, faults: &mut Faults) -> Option<HttpUrl> {
     });
     url.map_err(|why| faults.add(node.position, format!("`jwks_url` {why}")))
         .ok()
-}
-
-fn read_leeway(node: &Node, faults: &mut Faults) -> Duration {
-    // Zero is not a duration elsewhere in the file.
-    if node.as_text() == Some("0s") {
-        return Duration::ZERO;
-    }
-    let leeway = read::duration(Some(node), "`leeway`", DEFAULT_LEEWAY, faults);
-    if leeway > MAX_LEEWAY {
-        faults.add(node.position, "`leeway` must be at most 1h");
-    }
-    leeway
-}
-
-fn leeway_node(leeway: Duration) -> Node {
-    match leeway.is_zero() {
-        true => tree::plain("0s"),
-        false => tree::duration(leeway),
-    }
 }

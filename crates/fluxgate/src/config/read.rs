@@ -7,6 +7,7 @@ use fluxgate_core::internals::values;
 use fluxgate_core::internals::yaml::{Faults, Node, Value};
 
 const MAX_NAME: usize = 200;
+const MAX_SHORT: Duration = Duration::from_secs(3600);
 
 /// Returns the boolean, or the default.
 pub(super) fn boolean(node: Option<&Node>, what: &str, default: bool, faults: &mut Faults) -> bool {
@@ -23,6 +24,27 @@ pub(super) fn duration(
 ) -> Duration {
     let given = node.and_then(|node| values::duration(node, what, faults));
     given.unwrap_or(default)
+}
+
+/// Returns the duration, from `0s` to `1h`, or the default.
+pub(super) fn short_duration(
+    node: Option<&Node>,
+    what: &str,
+    default: Duration,
+    faults: &mut Faults,
+) -> Duration {
+    let Some(node) = node else {
+        return default;
+    };
+    // Zero is not a duration elsewhere in the file.
+    if node.as_text() == Some("0s") {
+        return Duration::ZERO;
+    }
+    let given = duration(Some(node), what, default, faults);
+    if given > MAX_SHORT {
+        faults.add(node.position, format!("{what} must be at most 1h"));
+    }
+    given
 }
 
 /// Returns the whole number, or the default.

@@ -42,6 +42,9 @@ pub(super) fn duration(duration: Duration) -> Node {
 /// Writes a duration as in rules, in the largest unit that divides it.
 pub(crate) fn duration_text(duration: Duration) -> String {
     let millis = duration.as_millis();
+    if millis == 0 {
+        return "0s".into();
+    }
     let units = [
         (86_400_000, "d"),
         (3_600_000, "h"),

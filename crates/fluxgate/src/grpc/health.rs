@@ -67,7 +67,7 @@ impl HealthService {
     fn status_of(&self, service: &str) -> ServingStatus {
         if !["", RATE_LIMIT_SERVICE].contains(&service) {
             ServingStatus::ServiceUnknown
-        } else if self.closing.is_cancelled()
+        } else if self.engine.is_stopping()
             || self.engine.rules().is_none()
             || self.engine.needs_store()
         {

@@ -18,6 +18,7 @@ fn the_output_is_a_config_that_prints_itself() {
         redis,
         names,
         "rules_from: { dir: rules.d }",
+        "listen: { api: { address: '127.0.0.1:1', tls: { cert: a, key: b, client_ca: c } }, grpc: { address: ':2' } }\nshutdown: { delay: 5s }",
         "store: memory",
     ] {
         let first = show(config);
@@ -66,6 +67,9 @@ fn defaults_are_filled_in() {
             "  log: json",
             "  level: info",
             "  identities: false",
+            "shutdown:",
+            "  delay: 0s",
+            "  grace: 25s",
         ]
     );
 }

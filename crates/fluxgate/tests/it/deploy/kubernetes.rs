@@ -90,6 +90,15 @@ fn labels_ports_and_paths_match() {
         );
         assert!(config.contains(&open), "{open}");
     }
+    // Longer than the probe takes to notice, and in all less than Kubernetes waits.
+    assert!(
+        config.contains("shutdown: { delay: 5s, grace: 25s }"),
+        "{config}"
+    );
+    let readiness = &container["readinessProbe"];
+    assert!(readiness["periodSeconds"].as_u64() < Some(5), "{readiness}");
+    let wait = pod["spec"]["terminationGracePeriodSeconds"].as_u64();
+    assert!(wait > Some(30), "{wait:?}");
     let rules = find(&objects, "ConfigMap", "fluxgate-rules")["data"]
         .as_object()
         .unwrap();

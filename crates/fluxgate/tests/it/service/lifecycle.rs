@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use fluxgate_testkit::{Program, WAIT_TIMEOUT, now, ports, wait_until};
+use fluxgate_testkit::{Program, WAIT_TIMEOUT, now, ports, timed, wait_until};
 
 use super::Service;
 use crate::support::{Dir, TWO_A_SECOND};
@@ -172,6 +173,51 @@ fn requests_in_flight_are_answered_before_the_end() {
         (200, Some("close"))
     );
     assert_eq!(service.program.wait().code(), Some(0));
+}
+
+#[test]
+fn a_delayed_shutdown_reports_not_ready_while_it_serves_new_connections() {
+    let config = format!("shutdown: {{ delay: 2s, grace: 10s }}\n{TWO_A_SECOND}");
+    let service = Service::start(&[], &config);
+    let mut http = service.http();
+    assert_eq!(http.get("/readyz").status, 200);
+    service.program.signal("TERM");
+    // On new connections: a probe opens one each time.
+    wait_until("the service is not ready", || {
+        service.http().get("/readyz").status == 503
+    });
+    for _ in 0..10 {
+        let answer = service.http().post("/v1/check", r#"{"user":"u1"}"#);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.header("connection"), None, "{answer:?}");
+    }
+    assert_eq!(service.http().get("/livez").status, 200);
+    assert_eq!(http.get("/readyz").status, 503);
+    assert!(service.program.ended().is_none());
+    wait_until("new connections are refused", || {
+        let mut late = service.http();
+        late.try_request("GET", "/livez", &[], "").is_err()
+    });
+    assert_eq!(service.program.wait().code(), Some(0));
+}
+
+#[test]
+fn a_shutdown_ends_within_its_grace_time() {
+    let config = format!("shutdown: {{ grace: 100ms }}\n{TWO_A_SECOND}");
+    let service = Service::start(&[], &config);
+    let mut http = service.http();
+    let head = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n";
+    http.send_raw(head.as_bytes()).unwrap();
+    // As above: the unfinished request has been accepted.
+    for _ in 0..20 {
+        assert_eq!(service.http().get("/livez").status, 200);
+    }
+    service.program.signal("TERM");
+    // A body may take 10 s to arrive.
+    let (ended, took) = timed(|| service.program.wait());
+    assert_eq!(ended.code(), Some(0));
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    service.wait_for_log("requests in flight took too long; closing their connections");
 }
 
 #[test]
