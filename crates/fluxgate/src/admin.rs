@@ -3,6 +3,11 @@
 mod audit;
 mod cross_origin;
 mod tokens;
+mod wrong_tokens;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
 
 use fluxgate_core::internals::RuleOptions;
 use fluxgate_http::Problem;
@@ -15,13 +20,18 @@ pub(crate) use tokens::{Role, TokensError};
 use crate::config::{Config, Deployment, HashKeys};
 use crate::failure::{Exit, Failure};
 use crate::reload::ReloadHandle;
+use crate::serve::PeerAddress;
+use crate::telemetry::{AdminDenial, Telemetry, now};
 use crate::watch::ReloadedFile;
-use tokens::TokensFile;
+use tokens::{Token, TokensFile};
+use wrong_tokens::WrongTokens;
 
 /// Authorizes calls of the admin API, and holds what changes of rules need.
 #[derive(Debug)]
 pub(crate) struct Admin {
     tokens: Option<ReloadedFile<TokensFile>>,
+    wrong_tokens: WrongTokens,
+    telemetry: Arc<Telemetry>,
     /// Whether the API listens on a loopback address.
     on_loopback: bool,
     /// The options for rules that are written.
@@ -46,11 +56,17 @@ pub(crate) struct Caller {
 
 impl Admin {
     /// Creates it from the config, and reads the tokens.
-    pub(crate) fn new(config: &Config, reloader: ReloadHandle) -> Result<Self, TokensError> {
-        let api = config.listen.api;
+    pub(crate) fn new(
+        config: &Config,
+        reloader: ReloadHandle,
+        telemetry: Arc<Telemetry>,
+    ) -> Result<Self, TokensError> {
+        let api = config.listen.api.as_ref().map(|api| api.address);
         let tokens = config.admin.tokens_file.clone().map(TokensFile);
         Ok(Self {
             tokens: tokens.map(ReloadedFile::new).transpose()?,
+            wrong_tokens: WrongTokens::default(),
+            telemetry,
             on_loopback: api.is_none_or(|api| api.ip().to_canonical().is_loopback()),
             options: config.rule_options(),
             deployment: config.deployment(),
@@ -82,29 +98,42 @@ impl Admin {
         let Some(tokens) = &self.tokens else {
             return self.authorize_without_token(head);
         };
+        let (peer, now) = (peer_of(head), self.telemetry.since_start(now()));
+        let denied = |denial| self.telemetry.admin_denied(denial);
+        // Not even a valid token helps: whether one is valid must not be found out.
+        if let Some(left) = self.wrong_tokens.blocked_for(peer, now) {
+            denied(AdminDenial::Blocked);
+            return Err(too_many_wrong_tokens(left));
+        }
         let Some(token) = bearer_token(head) else {
+            denied(AdminDenial::NoToken);
             return Err(unauthorized("a bearer token is required", "Bearer"));
         };
         let tokens = tokens.current();
         let Some(known) = tokens.find(token) else {
+            denied(AdminDenial::WrongToken);
+            if let Some(address) = self.wrong_tokens.record(peer, now) {
+                tracing::warn!(
+                    %address,
+                    "too many wrong admin tokens; calls of this address that need a token are \
+                     refused for a minute"
+                );
+            }
             let challenge = "Bearer error=\"invalid_token\"";
             return Err(unauthorized("the bearer token is unknown", challenge));
         };
-        if known.role < role {
-            return Err(Problem::new(
-                StatusCode::FORBIDDEN,
-                format!(
-                    "this needs the role {}; `{}` has the role {}",
-                    role.name(),
-                    known.name,
-                    known.role.name()
-                ),
-            ));
-        }
-        Ok(Caller {
-            name: known.name.clone(),
-            role: known.role,
-        })
+        caller_with(known, role).inspect_err(|_| denied(AdminDenial::Role))
+    }
+
+    /// Authorizes a call again that was authorized when it began: its token may have been
+    /// taken away since.
+    pub(crate) fn is_still_authorized(&self, head: &Parts, role: Role) -> bool {
+        let Some(tokens) = &self.tokens else {
+            return true;
+        };
+        let tokens = tokens.current();
+        let known = bearer_token(head).and_then(|token| tokens.find(token));
+        known.is_some_and(|known| caller_with(known, role).is_ok())
     }
 
     /// Returns whether calls need a token.
@@ -142,6 +171,38 @@ impl From<TokensError> for Failure {
             TokensError::Invalid { .. } => Self::new(Exit::Config, error),
         }
     }
+}
+
+/// Returns the caller with this token, if its role suffices.
+fn caller_with(token: &Token, role: Role) -> Result<Caller, Problem> {
+    if token.role < role {
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            format!(
+                "this needs the role {}; `{}` has the role {}",
+                role.name(),
+                token.name,
+                token.role.name()
+            ),
+        ));
+    }
+    Ok(Caller {
+        name: token.name.clone(),
+        role: token.role,
+    })
+}
+
+/// Returns the address of the client. Only tests call the API without a connection.
+fn peer_of(head: &Parts) -> IpAddr {
+    let peer = head.extensions.get::<PeerAddress>();
+    peer.map_or(Ipv6Addr::UNSPECIFIED.into(), |peer| peer.0)
+}
+
+fn too_many_wrong_tokens(left: Duration) -> Problem {
+    let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+    let detail = "too many wrong tokens came from this address; try again later";
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
+        .with_header(header::RETRY_AFTER, HeaderValue::from(seconds))
 }
 
 fn bearer_token(head: &Parts) -> Option<&[u8]> {

@@ -53,8 +53,8 @@ impl RespServer {
     pub(crate) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         // Without it, dead clients are only detected later.
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        let client = Client::new(peer, stream.local_addr().ok());
+        let _ = SockRef::from(stream.tcp()).set_tcp_keepalive(&keepalive);
+        let client = Client::new(peer, stream.tcp().local_addr().ok());
         let session = Session::new(self.engine, client);
         let served = Connection::new(stream, session).serve(&self.closing).await;
         if let Err(error) = served {

@@ -5,5 +5,5 @@ mod http;
 mod sockets;
 
 pub(crate) use acceptor::{Acceptor, MAX_CONNECTIONS};
-pub(crate) use http::{HEADER_TIMEOUT, HttpServer};
+pub(crate) use http::{HEADER_TIMEOUT, HttpServer, PeerAddress};
 pub(crate) use sockets::listen;

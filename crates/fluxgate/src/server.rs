@@ -294,25 +294,15 @@ fn serve(
         Listener::Grpc => {
             let closing = acceptor.closing.clone();
             let grpc = Grpc::new(Arc::clone(engine), closing.clone());
-            let server = HttpServer::new(grpc.router(), Arc::clone(engine.telemetry()), listener);
-            acceptor.spawn(listener, socket, move |stream, _| {
-                server.clone().serve(Vec::new(), stream, closing.clone())
-            });
-        }
-        Listener::Resp => {
-            let server = RespServer::new(Arc::clone(engine), acceptor.closing.clone());
-            acceptor.spawn(listener, socket, move |stream, peer| {
-                server.clone().serve(stream, peer)
-            });
+            let server = http_server(grpc.router());
+            port.serve(acceptor, GrpcConnections { server, closing });
         }
         Listener::Gateway => {
             // There is a gateway whenever there is an address for it.
             if let Some(gateway) = gateway.clone() {
                 let (idle, closing) = (gateway.clone(), acceptor.closing.clone());
                 tokio::spawn(async move { idle.close_idle_upstreams().await });
-                acceptor.spawn(listener, socket, move |stream, peer| {
-                    gateway.serve(stream, peer, closing.clone())
-                });
+                port.serve(acceptor, GatewayConnections { gateway, closing });
             }
         }
     }

@@ -28,7 +28,7 @@ use tracing::field;
 
 pub(crate) use clock::{now, unix_time};
 pub(crate) use live::LiveSecond;
-pub(crate) use metrics::StoreGauges;
+pub(crate) use metrics::{AdminDenial, StoreGauges};
 pub(crate) use otlp::Exporter;
 pub(crate) use recent::{MAX_RECENT, RecentRequest};
 pub(crate) use top::{MAX_WINDOW, Top, TopBy};
@@ -424,6 +424,11 @@ impl Telemetry {
     /// Records a call to a language model with the tokens that it is charged.
     pub(crate) fn llm_call_settled(&self, end: CallEnd, prompt: u64, completion: u64) {
         self.metrics.llm.count(end, prompt, completion);
+    }
+
+    /// Records that a call of the admin API was refused.
+    pub(crate) fn admin_denied(&self, denial: AdminDenial) {
+        self.metrics.admin.count(denial);
     }
 
     /// Returns whether to log that a request could not be forwarded.

@@ -29,7 +29,9 @@ pub(super) async fn live(
     let events = stream::unfold((viewer, api, head), async |(mut viewer, api, head)| {
         let event = viewer.next(&api.closing).await?;
         // Its token may have been taken away.
-        api.admin.authorize(&head, Role::Viewer).ok()?;
+        if !api.admin.is_still_authorized(&head, Role::Viewer) {
+            return None;
+        }
         Some((Ok::<_, Infallible>(event), (viewer, api, head)))
     });
     let mut response = Response::new(Body::from_stream(events));

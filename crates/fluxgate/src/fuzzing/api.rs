@@ -60,7 +60,8 @@ fn router() -> Router {
     engine.swap_rules(rules.clone());
     let source = RuleSource::new(config, raw, None, engine.store());
     let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source, Vec::new());
-    let admin = Admin::new(config, reloader).expect("there are no tokens");
+    let admin =
+        Admin::new(config, reloader, Arc::clone(engine.telemetry())).expect("there are no tokens");
     let filters = Filters::new(config).expect("the config verifies no tokens");
     Api::new(engine, admin, filters, CancellationToken::new()).router()
 }

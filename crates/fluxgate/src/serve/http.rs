@@ -1,6 +1,7 @@
 //! Serves HTTP/1.1 and HTTP/2 on the connections of a listener.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,10 @@ pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_STREAMS: u32 = 1_000;
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// The address of the client, as an extension of its requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerAddress(pub(crate) IpAddr);
 
 /// Serves the connections of a listener with a router.
 #[derive(Clone, Debug)]
@@ -71,14 +76,15 @@ impl HttpServer {
     pub(crate) async fn serve(
         self,
         prefix: Vec<u8>,
-        stream: TcpStream,
+        stream: S,
+        peer: PeerAddress,
         closing: CancellationToken,
     ) {
         let mut stream = PrefixedStream::new(prefix, stream);
         let is_http2 = until_closing(stream.is_http2(), &closing);
         let is_http2 = tokio::time::timeout(HEADER_TIMEOUT, is_http2).await;
         if let Ok(Some(Ok(is_http2))) = is_http2 {
-            self.serve_http(stream, is_http2, &closing).await;
+            self.serve_http(stream, is_http2, peer, &closing).await;
         }
     }
 
@@ -86,9 +92,10 @@ impl HttpServer {
         &self,
         stream: PrefixedStream<TcpStream>,
         is_http2: bool,
+        peer: PeerAddress,
         closing: &CancellationToken,
     ) {
-        let service = service_fn(|request| self.respond(request, closing.clone()));
+        let service = service_fn(|request| self.respond(request, peer, closing.clone()));
         let stream = ErrorRewriter::new(
             stream,
             HeadErrors {
@@ -127,6 +134,7 @@ impl HttpServer {
     fn respond(
         &self,
         mut request: Request<Incoming>,
+        peer: PeerAddress,
         closing: CancellationToken,
     ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
         let (telemetry, listener) = (Arc::clone(&self.telemetry), self.listener);
@@ -135,6 +143,7 @@ impl HttpServer {
         let id = request_id::of(request.headers());
         let traceparent = request.headers().get(TRACEPARENT).cloned();
         request.headers_mut().insert(REQUEST_ID, id.clone());
+        request.extensions_mut().insert(peer);
         let response = self.router.clone().call(request.map(Body::new));
         async move {
             let mut response = response.await?;

@@ -20,6 +20,8 @@ use fluxgate_redis::{LeaseCounts, reason};
 
 use crate::telemetry::recent::RecentRequests;
 use crate::telemetry::top::TopCounts;
+pub(crate) use admin::AdminDenial;
+use admin::AdminDenials;
 pub(super) use counted::Counted;
 use fluxgate_http::Listener;
 use llm::LlmCounts;
@@ -36,6 +38,7 @@ pub(super) struct Metrics {
     waiting: AtomicU64,
     pub(super) spans: SpanCounts,
     pub(super) llm: LlmCounts,
+    pub(super) admin: AdminDenials,
 }
 
 /// The results of loading the rules.
@@ -80,6 +83,7 @@ impl Metrics {
             waiting: AtomicU64::new(0),
             spans: SpanCounts::default(),
             llm: LlmCounts::default(),
+            admin: AdminDenials::default(),
         }
     }
 

@@ -211,6 +211,7 @@ impl Server {
         let detail = detail.map_or_else(|| String::from_utf8_lossy(body).into(), str::to_owned);
         let exit = match status {
             401 | 403 => Exit::NoPermission,
+            429 => Exit::Unavailable,
             400..500 => Exit::Data,
             _ => Exit::Unavailable,
         };

@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod call_limits;
+mod wrong_tokens;
 
 use fluxgate_testkit::{Answer, Http, RedisServer, wait_until};
 use serde_json::{Value, json};
