@@ -17,7 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fluxgate_core::Decision;
 use fluxgate_http::{
-    Buffers, INPUT, Listener, Origin, close_gracefully, request_id, wall_clock, write_date,
+    Buffers, ClientStream, INPUT, Listener, Origin, close_gracefully, request_id, wall_clock,
+    write_date,
 };
 use fluxgate_tower::internals::{INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead as _};
 use http::StatusCode;
@@ -33,7 +34,6 @@ use crate::llm::{MeteredCall, ReadBody};
 use crate::upstream::pool;
 use crate::upstream_request::{RequestOptions, write_header};
 use client::Client;
-pub(crate) use client::ClientStream;
 pub(crate) use request::FastRequest;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use response::write_head as write_response_head;

@@ -1,11 +1,12 @@
 //! How a connection is written to and closed.
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 /// How long a connection without a request stays open once the service shuts down.
@@ -32,19 +33,33 @@ pub async fn until_closing<F: Future>(future: F, closing: &CancellationToken) ->
 
 /// Sends all of `bytes`. A timer is only set if the socket's buffer is full, which is
 /// rare.
-pub async fn send(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
-    let sent = match stream.try_write(bytes) {
-        Ok(sent) => sent,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-        Err(error) => return Err(error),
-    };
-    if sent == bytes.len() {
-        return Ok(());
+pub async fn send<S>(stream: &mut S, bytes: &[u8]) -> io::Result<()>
+where
+    S: AsyncWrite + Unpin,
+{
+    let mut left = bytes;
+    let at_once = poll_fn(|cx| Poll::Ready(poll_send(stream, cx, &mut left))).await;
+    if let Poll::Ready(sent) = at_once {
+        return sent;
     }
-    let rest = stream.write_all(&bytes[sent..]);
+    let rest = poll_fn(|cx| poll_send(stream, cx, &mut left));
     tokio::time::timeout(SEND_TIMEOUT, rest)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Writes what is left, and flushes it: TLS has a buffer of its own.
+fn poll_send<S>(stream: &mut S, cx: &mut Context<'_>, left: &mut &[u8]) -> Poll<io::Result<()>>
+where
+    S: AsyncWrite + Unpin,
+{
+    while !left.is_empty() {
+        match ready!(Pin::new(&mut *stream).poll_write(cx, left))? {
+            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            count => *left = &left[count..],
+        }
+    }
+    Pin::new(stream).poll_flush(cx)
 }
 
 /// Closes a connection so that the client can read the last response: the kernel
@@ -53,11 +68,15 @@ pub async fn close_gracefully<S>(mut stream: S) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    stream.shutdown().await?;
-    let mut rest = stream.take(MAX_DRAIN);
-    let mut sink = tokio::io::sink();
-    let drained = tokio::io::copy(&mut rest, &mut sink);
-    // A client that keeps sending is cut off.
-    let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
-    Ok(())
+    let closed = async {
+        // TLS says goodbye, which waits for a client that reads nothing.
+        stream.shutdown().await?;
+        let mut rest = stream.take(MAX_DRAIN);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+    };
+    match tokio::time::timeout(DRAIN_TIMEOUT, closed).await {
+        Ok(closed) => closed.map(drop),
+        // A client that keeps sending is cut off.
+        Err(_) => Ok(()),
+    }
 }

@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod buffers;
+mod client_stream;
 mod closing;
 mod descriptors;
 mod error_rewriter;
@@ -17,6 +18,7 @@ pub use fluxgate_tower::internals::Problem;
 use http::HeaderValue;
 
 pub use buffers::{Buffers, INPUT};
+pub use client_stream::ClientStream;
 pub use closing::{LINGER, close_gracefully, send, until_closing};
 pub use descriptors::{DescriptorPermit, DescriptorShare, raise_descriptor_limit};
 pub use error_rewriter::{ErrorRewriter, LibraryErrors, closing_response};

@@ -21,4 +21,4 @@ mod trust;
 pub use error::JwtError;
 pub(crate) use reader::TokenReader;
 pub use settings::{Jwt, OnInvalid};
-pub use trust::{TrustError, client_config};
+pub use trust::{ClientCertificates, TrustError, client_config, client_config_with};

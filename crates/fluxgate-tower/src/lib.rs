@@ -95,7 +95,7 @@ pub mod internals {
     pub use crate::filter::evaluate::{FilterOutcome, PendingEvaluation};
     pub use crate::headers::LimitHeaders;
     #[cfg(feature = "jwt")]
-    pub use crate::jwt::client_config;
+    pub use crate::jwt::{ClientCertificates, client_config, client_config_with};
     pub use crate::problem::{
         INVALID_TOKEN_CHALLENGE, PROBLEM_JSON, Problem, write_denial, write_denial_start,
     };

@@ -23,6 +23,7 @@ mod source_warnings;
 mod sources;
 mod store;
 mod telemetry;
+mod tls;
 mod tree;
 mod url;
 
@@ -31,14 +32,15 @@ use std::path::Path;
 use fluxgate_core::internals::yaml::{Faults, Node};
 use fluxgate_core::internals::{RuleOptions, values};
 use fluxgate_core::{OnError, OnMissingRuleSet};
+use fluxgate_http::Listener;
 
 pub use admin::Admin;
 pub use deployment::Deployment;
 pub use filters::Filter;
-pub use gateway::{Gateway, Llm, Route, Tls};
+pub use gateway::{Gateway, Llm, Route};
 pub use jwt::{Jwt, JwtKeys};
 pub use keys::{HashKeys, Keys};
-pub use listen::Listen;
+pub use listen::{Endpoint, Listen};
 pub use origins::{ConfigFault, FaultLocation, OverrideSource};
 pub use overrides::Overrides;
 pub use paths::PathPatterns;
@@ -51,6 +53,7 @@ pub(crate) use source_warnings::source_warnings;
 pub use sources::{Field, SourceField, Sources};
 pub use store::{Mode, Redis, RedisTls, Store};
 pub use telemetry::{Level, LogFormat, Telemetry};
+pub use tls::Tls;
 pub(crate) use tree::duration_text;
 pub use url::{HttpUrl, RedisUrl};
 
@@ -106,7 +109,7 @@ impl CallLimits {
 }
 
 /// The top-level fields.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "store",
     "keys",
     "listen",
@@ -146,6 +149,22 @@ impl Config {
             on_missing_rule_set: self.on_missing_rule_set,
             ..RuleOptions::default()
         }
+    }
+
+    /// Returns whether a listener uses TLS.
+    pub(crate) fn has_tls(&self, listener: Listener) -> bool {
+        self.listener_tls(listener).is_some()
+    }
+
+    /// Returns the certificate of a listener, if it uses TLS. That of the gateway may be in its
+    /// own section.
+    pub(crate) fn listener_tls(&self, listener: Listener) -> Option<&Tls> {
+        let endpoint = self.listen.of(listener)?;
+        let own_section = match listener {
+            Listener::Gateway => self.gateway.tls.as_ref(),
+            _ => None,
+        };
+        own_section.or(endpoint.tls.as_ref())
     }
 
     /// Returns warnings about settings that are valid, but probably not intended.
@@ -212,11 +231,19 @@ impl Config {
         let filters = filters::read(filters, &rules, faults);
         let gateway = Gateway::read(gateway, &filters, faults);
         let (listen, listen_node) = (Listen::read(listen, faults), listen);
-        if let (Some(_), [], Some(node)) = (listen.gateway, &gateway.routes[..], listen_node) {
+        if let (Some(_), [], Some(node)) = (&listen.gateway, &gateway.routes[..], listen_node) {
             let at = tree::child(node, "gateway").map_or(node.position, |node| node.position);
             faults.add(
                 at,
                 "`listen.gateway` needs at least one route in `gateway.routes`",
+            );
+        }
+        let has_own_tls = listen.gateway.as_ref().is_some_and(|it| it.tls.is_some());
+        if let (true, Some(_), Some(node)) = (has_own_tls, &gateway.tls, listen_node) {
+            let at = tree::child(node, "gateway").map_or(node.position, |node| node.position);
+            faults.add(
+                at,
+                "`listen.gateway.tls` and `gateway.tls` exclude each other",
             );
         }
         Self {
@@ -255,7 +282,7 @@ mod tests {
             demo.listen.grpc,
             demo.listen.resp,
         ];
-        let addresses = addresses.map(|address| address.map(|address| address.to_string()));
+        let addresses = addresses.map(|it| it.map(|it| it.address.to_string()));
         let expected = [8080, 8081, 8082, 8083].map(|port| Some(format!("127.0.0.1:{port}")));
         assert_eq!(addresses, expected);
         assert_eq!(

@@ -20,8 +20,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fluxgate_http::ClientStream;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
@@ -50,7 +50,7 @@ impl RespServer {
 
     /// Serves a connection until it ends. When the service shuts down, it answers the
     /// requests received so far and closes the connection.
-    pub(crate) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+    pub(crate) async fn serve<S: ClientStream>(self, stream: S, peer: SocketAddr) {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         // Without it, dead clients are only detected later.
         let _ = SockRef::from(stream.tcp()).set_tcp_keepalive(&keepalive);

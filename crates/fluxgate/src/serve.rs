@@ -1,9 +1,12 @@
 //! How connections are accepted, and how HTTP is served on them.
 
 mod acceptor;
+mod certificate;
 mod http;
 mod sockets;
+mod tls;
 
 pub(crate) use acceptor::{Acceptor, MAX_CONNECTIONS};
 pub(crate) use http::{HEADER_TIMEOUT, HttpServer, PeerAddress};
 pub(crate) use sockets::listen;
+pub(crate) use tls::ListenerTls;

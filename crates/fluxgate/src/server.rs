@@ -1,7 +1,7 @@
 //! `fluxgate run`: the composition root. Opens the listeners of the config, serves them,
 //! and shuts down gracefully.
 
-mod certificate;
+mod connections;
 mod gateway;
 mod greeting;
 
@@ -24,9 +24,10 @@ use crate::failure::{Exit, Failure};
 use crate::grpc::Grpc;
 use crate::reload::{ConfigFile, RuleReloader, RuleSource};
 use crate::resp::RespServer;
-use crate::serve::{Acceptor, HttpServer, MAX_CONNECTIONS, listen};
+use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, listen};
 use crate::telemetry::{Exporter, Telemetry, log};
 use crate::watch::Signals;
+use connections::{ApiConnections, GatewayConnections, GrpcConnections, ListeningPort};
 use gateway::GatewayListener;
 
 /// How long shutdown waits for a file read, which a hanging file system could block forever.
@@ -58,12 +59,16 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let (mut reloader, reload_handle) =
         RuleReloader::new(Arc::clone(&engine), source, config.filters.clone());
     let rules = reloader.read_first()?;
-    let admin = Admin::new(&config, reload_handle)?;
+    let admin = Admin::new(&config, reload_handle, Arc::clone(engine.telemetry()))?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config);
     let filters = filters.map_err(|error| Failure::new(Exit::Config, error))?;
     let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(raise_descriptor_limit());
     let gateway = GatewayListener::new(&config, &filters, &engine, upstreams)?;
+    let mut tls = [const { None }; Listener::ALL.len()];
+    for listener in Listener::ALL {
+        tls[listener as usize] = ListenerTls::new(listener, &config, engine.telemetry())?;
+    }
     // In the order of the listeners.
     let descriptors = [api, grpc, resp, clients];
     let api = Api::new(Arc::clone(&engine), admin, filters.clone(), closing.clone());
@@ -92,7 +97,8 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let services = Services {
         engine: Arc::clone(&engine),
         api: Arc::clone(&api),
-        gateway: gateway.clone(),
+        gateway,
+        tls: tls.clone(),
     };
     let grace = config.shutdown.grace;
     let workers = acceptors.into_iter().zip(sockets_by_core(open, cores));
@@ -108,11 +114,10 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         let alive = Arc::clone(&api);
         let alive = tokio::spawn(async move { alive.keep_alive().await });
         tokio::spawn(async move { api.keep_tokens_current().await });
-        if let Some(gateway) = gateway {
-            tokio::spawn(async move { gateway.keep_certificate_current().await });
+        for tls in tls.into_iter().flatten() {
+            tokio::spawn(async move { tls.keep_current().await });
         }
         signals.shutdown.wait().await;
-        closing.cancel();
         tracing::info!("shutting down");
         engine.stop();
         // Load balancers need a while to see that the service is not ready, and go on sending
@@ -186,6 +191,8 @@ struct Services {
     engine: Arc<Engine>,
     api: Arc<Api>,
     gateway: Option<GatewayListener>,
+    /// TLS of the listeners that use it.
+    tls: [Option<ListenerTls>; Listener::ALL.len()],
 }
 
 /// Returns the maximum number of connections to the gateway.
@@ -201,15 +208,16 @@ type Open = Vec<(Listener, Vec<TcpListener>)>;
 
 /// Opens the listeners of the config.
 fn open(config: &Config, cores: usize) -> Result<Open, Failure> {
-    let addresses = [
-        (Listener::Gateway, config.listen.gateway),
-        (Listener::Api, config.listen.api),
-        (Listener::Grpc, config.listen.grpc),
-        (Listener::Resp, config.listen.resp),
+    // The order in which they are reported.
+    let listeners = [
+        Listener::Gateway,
+        Listener::Api,
+        Listener::Grpc,
+        Listener::Resp,
     ];
-    let addresses = addresses
+    let addresses = listeners
         .into_iter()
-        .filter_map(|(listener, address)| Some((listener, address?)));
+        .filter_map(|listener| Some((listener, config.listen.of(listener)?.address)));
     let opened = addresses.map(|(listener, address)| {
         let sockets = listen(address, cores).map_err(|error| {
             let name = listener.name();
@@ -276,31 +284,35 @@ fn serve(
         engine,
         api,
         gateway,
+        tls,
     } = services;
     let socket = tokio::net::TcpListener::from_std(socket)?;
+    let closing = acceptor.closing.clone();
+    let http_server = |router| HttpServer::new(router, Arc::clone(engine.telemetry()), listener);
+    let port = ListeningPort {
+        listener,
+        socket,
+        tls: tls[listener as usize].clone(),
+    };
     match listener {
-        Listener::Api => {
-            let server = HttpServer::new(api.router(), Arc::clone(engine.telemetry()), listener);
-            let (api, closing) = (Arc::clone(api), acceptor.closing.clone());
-            acceptor.spawn(listener, socket, move |mut stream, _| {
-                let (server, api, closing) = (server.clone(), Arc::clone(&api), closing.clone());
-                async move {
-                    if let Some(prefix) = api.serve_fast_path(&mut stream, &closing).await {
-                        server.serve(prefix, stream, closing).await;
-                    }
-                }
-            });
-        }
+        Listener::Api => port.serve(
+            acceptor,
+            ApiConnections {
+                server: http_server(api.router()),
+                api: Arc::clone(api),
+                closing,
+            },
+        ),
         Listener::Grpc => {
-            let closing = acceptor.closing.clone();
             let grpc = Grpc::new(Arc::clone(engine), closing.clone());
             let server = http_server(grpc.router());
             port.serve(acceptor, GrpcConnections { server, closing });
         }
+        Listener::Resp => port.serve(acceptor, RespServer::new(Arc::clone(engine), closing)),
         Listener::Gateway => {
             // There is a gateway whenever there is an address for it.
             if let Some(gateway) = gateway.clone() {
-                let (idle, closing) = (gateway.clone(), acceptor.closing.clone());
+                let idle = gateway.clone();
                 tokio::spawn(async move { idle.close_idle_upstreams().await });
                 port.serve(acceptor, GatewayConnections { gateway, closing });
             }

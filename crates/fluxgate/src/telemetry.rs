@@ -61,6 +61,8 @@ pub(crate) struct Telemetry {
     missing_rule_sets: Sampler,
     /// Sampled because clients choose how often forwarding fails.
     unforwarded: Sampler,
+    /// Sampled because clients choose how often a handshake fails.
+    tls_failures: Sampler,
     /// The queue of spans, if traces are exported.
     spans: Option<Spans>,
     /// Whether requests are recorded.
@@ -98,6 +100,7 @@ impl Telemetry {
             store_outage: StoreOutage::default(),
             missing_rule_sets: Sampler::new(10, 1),
             unforwarded: Sampler::new(10, 10),
+            tls_failures: Sampler::new(10, 1),
             spans,
             records,
             fingerprinter: Fingerprinter::random(),
@@ -434,6 +437,12 @@ impl Telemetry {
     /// Returns whether to log that a request could not be forwarded.
     pub(crate) fn should_log_unforwarded(&self) -> bool {
         self.unforwarded.pass(self.started.elapsed())
+    }
+
+    /// Counts a TLS handshake that failed. Returns whether to log it.
+    pub(crate) fn tls_handshake_failed(&self, listener: Listener) -> bool {
+        self.metrics.count_tls_failure(listener);
+        self.tls_failures.pass(self.started.elapsed())
     }
 
     /// Records that a request starts to wait.

@@ -6,36 +6,15 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fluxgate_http::{Buffers, LINGER};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use fluxgate_http::{Buffers, ClientStream, LINGER};
+use tokio::io::{Interest, ReadBuf};
 use tokio::time::Sleep;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::timeouts::Deadline;
 
 /// How often to look for the end of a client that has sent more requests.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-
-/// A client connection, over TCP or TLS.
-pub(crate) trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Returns the TCP connection.
-    fn tcp(&self) -> &TcpStream;
-}
-
-impl ClientStream for TcpStream {
-    fn tcp(&self) -> &TcpStream {
-        self
-    }
-}
-
-/// In a box: the futures of a connection move it several times.
-impl ClientStream for Box<TlsStream<TcpStream>> {
-    fn tcp(&self) -> &TcpStream {
-        self.get_ref().0
-    }
-}
 
 /// A client and its timeouts.
 pub(super) struct Client<'c, S> {

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use fluxgate_http::ClientStream;
 use fluxgate_llm::Passed;
 
-use super::client::ClientStream;
 use super::response::{BodyCopy, BodyEnd, LONG, LONG_READ, write_chunk};
 use crate::exchange::{ChunkDecoder, Framing};
 use crate::llm::MeteredCall;

@@ -7,10 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fluxgate_core::Decision;
-use fluxgate_http::{request_id, wall_clock, write_date};
+use fluxgate_http::{ClientStream, request_id, wall_clock, write_date};
 use fluxgate_tower::internals::LimitHeaders;
 
-use super::client::{Client, ClientStream};
+use super::client::Client;
 use crate::exchange::{ChunkDecoder, Framing, ResponseHead};
 use crate::upstream::UpstreamStream;
 use crate::upstream_request::write_header;

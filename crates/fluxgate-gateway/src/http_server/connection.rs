@@ -5,22 +5,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fluxgate_http::{
-    ErrorRewriter, LibraryErrors, Listener, Origin, PrefixedStream, closing_response, until_closing,
+    ClientStream, ErrorRewriter, LibraryErrors, Listener, Origin, PrefixedStream, closing_response,
+    until_closing,
 };
 use http::StatusCode;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
 use super::service::Client;
 use super::tunnel::TunnelSlot;
 use crate::admission::ConnectionInfo;
 use crate::error::GatewayError;
-use crate::fast_path::{self, ClientStream};
+use crate::fast_path;
 use crate::gateway::{Engine, Gateway};
 use crate::timeouts::{ConnectionState, TimeoutStream, idle_after_parking};
 
@@ -30,40 +28,24 @@ type Parked<S> = (S, Vec<u8>);
 impl<E: Engine> Gateway<E> {
     /// Serves a connection until it ends. Once `closing` is cancelled, requests in flight are
     /// answered and the connection ends.
-    pub async fn serve(
+    pub async fn serve<S: ClientStream>(
         self: Arc<Self>,
-        stream: TcpStream,
+        stream: S,
         peer: SocketAddr,
-        tls: Option<Arc<ServerConfig>>,
         closing: CancellationToken,
     ) {
-        let Ok(port) = stream.local_addr().map(|address| address.port()) else {
+        let Ok(port) = stream.tcp().local_addr().map(|address| address.port()) else {
             return;
         };
         let info = ConnectionInfo {
             peer,
             port,
-            is_secure: tls.is_some(),
+            is_secure: stream.is_secure(),
         };
-        let Some(tls) = tls else {
+        if stream.has_negotiated_http2() {
+            Box::pin(self.serve_with_hyper((stream, Vec::new()), info, &closing)).await;
+        } else {
             self.serve_http1(stream, info, &closing).await;
-            return;
-        };
-        let handshake = Box::pin(TlsAcceptor::from(tls).accept(stream));
-        let handshake = until_closing(handshake, &closing);
-        match tokio::time::timeout(self.timeouts.headers, handshake).await {
-            Ok(Some(Ok(stream))) => {
-                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                let stream = Box::new(stream);
-                if is_http2 {
-                    Box::pin(self.serve_with_hyper((stream, Vec::new()), info, &closing)).await;
-                } else {
-                    self.serve_http1(stream, info, &closing).await;
-                }
-            }
-            Ok(Some(Err(error))) => tracing::debug!(%error, "a TLS handshake failed"),
-            // The client was too slow, or the service shuts down.
-            Ok(None) | Err(_) => {}
         }
     }
 

@@ -3,16 +3,57 @@
 use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 /// No certificate authority can be trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no trusted certificate authorities can be read: {0}")]
 pub struct TrustError(String);
 
+/// The certificates of a TLS client, in PEM.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientCertificates<'a> {
+    /// The authorities to trust instead of those of the system.
+    pub ca: Option<&'a [u8]>,
+    /// The certificate of the client and its key.
+    pub client: Option<(&'a [u8], &'a [u8])>,
+}
+
 /// Returns a client configuration that trusts the certificate authorities of the system, or of
 /// the file that `SSL_CERT_FILE` names.
 pub fn client_config() -> Result<Arc<ClientConfig>, TrustError> {
+    client_config_with(ClientCertificates::default())
+}
+
+/// Returns a client configuration with its own certificates.
+pub fn client_config_with(
+    certificates: ClientCertificates<'_>,
+) -> Result<Arc<ClientConfig>, TrustError> {
+    let ClientCertificates { ca, client } = certificates;
+    let roots = ca.map_or_else(system_roots, roots_in)?;
+    let failed = |error: rustls::Error| TrustError(error.to_string());
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(failed)?
+        .with_root_certificates(roots);
+    let config = match client {
+        None => config.with_no_client_auth(),
+        Some((chain, key)) => {
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
+                TrustError(format!(
+                    "the client's key is no private key in PEM: {error}"
+                ))
+            })?;
+            let config = config.with_client_auth_cert(certificates_in(chain)?, key);
+            config.map_err(failed)?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+fn system_roots() -> Result<RootCertStore, TrustError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (usable, _) = roots.add_parsable_certificates(found.certs);
@@ -20,10 +61,23 @@ pub fn client_config() -> Result<Arc<ClientConfig>, TrustError> {
         let why = found.errors.first().map(ToString::to_string);
         return Err(TrustError(why.unwrap_or_else(|| "there are none".into())));
     }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| TrustError(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+    Ok(roots)
+}
+
+fn roots_in(pem: &[u8]) -> Result<RootCertStore, TrustError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates_in(pem)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| TrustError(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+fn certificates_in(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TrustError> {
+    let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) => Err(TrustError("the file has no certificates in PEM".into())),
+        Err(error) => Err(TrustError(error.to_string())),
+    }
 }

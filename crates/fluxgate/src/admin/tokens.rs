@@ -51,7 +51,7 @@ impl fmt::Debug for Token {
 pub(super) struct Tokens(Vec<Token>);
 
 /// The file of the tokens.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TokensFile(pub(super) PathBuf);
 
 impl FileValue for TokensFile {
@@ -59,8 +59,13 @@ impl FileValue for TokensFile {
     type Value = Tokens;
     type Error = TokensError;
 
-    const REPLACED: &'static str = "the tokens of the admin API have changed";
-    const KEPT: &'static str = "the admin API keeps its tokens";
+    fn replaced(&self) -> &'static str {
+        "the tokens of the admin API have changed"
+    }
+
+    fn kept(&self) -> &'static str {
+        "the admin API keeps its tokens"
+    }
 
     fn read(&self) -> Result<Secret, TokensError> {
         Ok(Secret::read_text("admin.tokens_file", &self.0)?)

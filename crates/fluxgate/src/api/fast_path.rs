@@ -10,8 +10,7 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
 
-use fluxgate_http::{Buffers, INPUT, LINGER, content_length, send};
-use tokio::net::TcpStream;
+use fluxgate_http::{Buffers, ClientStream, INPUT, LINGER, content_length, send};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -25,16 +24,20 @@ const MAX_HEADERS: usize = 24;
 impl Api {
     /// Answers simple requests. Returns the bytes read of the first other request, or `None`
     /// if the connection has ended.
-    pub(crate) async fn serve_fast_path(
+    pub(crate) async fn serve_fast_path<S: ClientStream>(
         &self,
-        stream: &mut TcpStream,
+        stream: &mut S,
         closing: &CancellationToken,
     ) -> Option<Vec<u8>> {
         serve(stream, self, closing).await
     }
 }
 
-async fn serve(stream: &mut TcpStream, api: &Api, closing: &CancellationToken) -> Option<Vec<u8>> {
+async fn serve<S: ClientStream>(
+    stream: &mut S,
+    api: &Api,
+    closing: &CancellationToken,
+) -> Option<Vec<u8>> {
     let mut closed = pin!(closing.cancelled());
     let mut idle = pin!(tokio::time::sleep(HEADER_TIMEOUT));
     let mut is_last = false;
@@ -81,9 +84,9 @@ fn postpone(idle: std::pin::Pin<&mut Sleep>) {
 
 /// Answers the simple requests that the input starts with; returns where they end, and how
 /// much has been read. The service may start to shut down while a body is awaited.
-async fn answer(
+async fn answer<S: ClientStream>(
     api: &Api,
-    stream: &mut TcpStream,
+    stream: &mut S,
     buffers: &mut Buffers,
     mut read: usize,
     (is_last, closing): (&mut bool, &CancellationToken),

@@ -31,7 +31,8 @@ impl Admin {
                     "`open: true` and `tokens_file` exclude each other",
                 );
             }
-            if let Some(api) = listen.api.filter(|api| !is_loopback(api)) {
+            let api = listen.api.as_ref().map(|api| api.address);
+            if let Some(api) = api.filter(|api| !is_loopback(api)) {
                 faults.add(
                     node.position,
                     format!(

@@ -4,12 +4,12 @@ mod llm;
 mod route;
 
 use std::num::NonZeroU64;
-use std::path::PathBuf;
 
 use fluxgate_core::internals::yaml::{Faults, Node};
 use fluxgate_gateway::{Limits, Timeouts};
 
 use super::filters::Filter;
+use super::tls::Tls;
 use super::{read, tree};
 pub use llm::Llm;
 pub use route::Route;
@@ -25,15 +25,6 @@ pub struct Gateway {
     pub limits: Limits,
     /// The certificate of the listener, if it uses TLS.
     pub tls: Option<Tls>,
-}
-
-/// The files of a certificate, in PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate chain.
-    pub cert: PathBuf,
-    /// The private key of the first certificate.
-    pub key: PathBuf,
 }
 
 impl Gateway {
@@ -52,10 +43,7 @@ impl Gateway {
     pub(super) fn node(&self) -> Node {
         let routes = self.routes.iter().map(Route::node);
         let routes = (!self.routes.is_empty()).then(|| tree::list(routes));
-        let tls = self.tls.as_ref().map(|tls| {
-            let [cert, key] = [&tls.cert, &tls.key].map(|path| Some(tree::path(path)));
-            tree::map([("cert", cert), ("key", key)])
-        });
+        let tls = self.tls.as_ref().map(Tls::node);
         tree::map([
             ("routes", routes),
             ("timeouts", Some(show_timeouts(&self.timeouts))),
@@ -126,20 +114,4 @@ fn show_limits(limits: &Limits) -> Node {
         ("upstream_connections", bound(limits.upstream_connections)),
         ("streams", Some(tree::plain(u64::from(limits.streams)))),
     ])
-}
-
-impl Tls {
-    fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
-        let before = faults.count();
-        let [cert, key] = node.fields("`tls`", ["cert", "key"], faults);
-        if faults.count() == before && (cert.is_none() || key.is_none()) {
-            faults.add(node.position, "`tls` needs `cert` and `key`");
-        }
-        let cert = read::path(cert, "`cert`", faults);
-        let key = read::path(key, "`key`", faults);
-        Some(Self {
-            cert: cert?,
-            key: key?,
-        })
-    }
 }

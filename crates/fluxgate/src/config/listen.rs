@@ -2,21 +2,32 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use fluxgate_http::Listener;
 
+use super::tls::Tls;
 use super::tree;
 
-/// The addresses of the listeners. A listener without an address is not opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The listeners. One that is not configured is not opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listen {
     /// The reverse proxy.
-    pub gateway: Option<SocketAddr>,
+    pub gateway: Option<Endpoint>,
     /// Decisions over HTTP.
-    pub api: Option<SocketAddr>,
+    pub api: Option<Endpoint>,
     /// Decisions over gRPC.
-    pub grpc: Option<SocketAddr>,
+    pub grpc: Option<Endpoint>,
     /// Decisions over the Redis protocol.
-    pub resp: Option<SocketAddr>,
+    pub resp: Option<Endpoint>,
+}
+
+/// Where a listener listens, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address.
+    pub address: SocketAddr,
+    /// The certificate, if it uses TLS. The gateway may have one in its own section instead.
+    pub tls: Option<Tls>,
 }
 
 const NAMES: [&str; 4] = ["gateway", "api", "grpc", "resp"];
@@ -27,45 +38,56 @@ impl Listen {
         self.all().iter().flatten().count()
     }
 
-    /// Returns whether no listener has an address.
+    /// Returns whether no listener is configured.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    fn all(&self) -> [Option<SocketAddr>; 4] {
-        [self.gateway, self.api, self.grpc, self.resp]
+    /// Returns where a listener listens.
+    pub(crate) fn of(&self, listener: Listener) -> Option<&Endpoint> {
+        let endpoint = match listener {
+            Listener::Gateway => &self.gateway,
+            Listener::Api => &self.api,
+            Listener::Grpc => &self.grpc,
+            Listener::Resp => &self.resp,
+        };
+        endpoint.as_ref()
+    }
+
+    fn all(&self) -> [Option<&Endpoint>; 4] {
+        [&self.gateway, &self.api, &self.grpc, &self.resp].map(Option::as_ref)
     }
 
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
         let nodes = node.map_or([None; 4], |node| node.fields("`listen`", NAMES, faults));
-        let mut read: [Option<SocketAddr>; 4] = [None; 4];
+        let mut read: [Option<Endpoint>; 4] = Default::default();
         for (index, node) in nodes.into_iter().enumerate() {
             let (Some(node), name) = (node, NAMES[index]) else {
                 continue;
             };
-            let Some(address) = node.as_text().and_then(parse) else {
-                let what = format!("`{name}` must be an address and a port");
-                let example = "such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"localhost:8080\"";
-                let every = "\":8080\" listens on every address";
-                faults.add(node.position, format!("{what}, {example}; {every}"));
+            let Some((at, endpoint)) = Endpoint::read(node, name, faults) else {
                 continue;
             };
+            let address = endpoint.address;
             let overlapping = read.iter().position(|other| {
-                let other = *other;
+                let other = other.as_ref().map(|other| other.address);
                 other.is_some_and(|other| includes(address, other) || includes(other, address))
             });
             if let Some(index_of_other) = overlapping {
                 let other = NAMES[index_of_other];
-                let fault = match read[index_of_other] == Some(address) {
+                let is_same = read[index_of_other]
+                    .as_ref()
+                    .is_some_and(|it| it.address == address);
+                let fault = match is_same {
                     true => format!("`{name}` has the same address as `{other}`"),
                     false => format!(
                         "`{name}` has the same port as `{other}`, and one of them listens on \
                          every address"
                     ),
                 };
-                faults.add(node.position, fault);
+                faults.add(at.position, fault);
             }
-            read[index] = Some(address);
+            read[index] = Some(endpoint);
         }
         let [gateway, api, grpc, resp] = read;
         Self {
@@ -77,10 +99,45 @@ impl Listen {
     }
 
     pub(super) fn node(&self) -> Option<Node> {
-        let shown = self
-            .all()
-            .map(|address| address.map(|at| tree::text(at.to_string())));
+        let shown = self.all().map(|endpoint| endpoint.map(Endpoint::node));
         (!self.is_empty()).then(|| tree::map(NAMES.into_iter().zip(shown)))
+    }
+}
+
+impl Endpoint {
+    /// Reads an address, or a mapping of an address and TLS. Returns the node of the address
+    /// as well.
+    fn read<'n>(node: &'n Node, name: &str, faults: &mut Faults) -> Option<(&'n Node, Self)> {
+        let (at, tls) = match &node.value {
+            Value::Map(_) => {
+                let what = format!("`listen.{name}`");
+                let before = faults.count();
+                let [address, tls] = node.fields(&what, ["address", "tls"], faults);
+                if address.is_none() && faults.count() == before {
+                    faults.add(node.position, format!("{what} needs an `address`"));
+                }
+                (address, tls)
+            }
+            _ => (Some(node), None),
+        };
+        let tls = tls.and_then(|node| Tls::read_with_clients(node, faults));
+        let at = at?;
+        let Some(address) = at.as_text().and_then(parse) else {
+            let what = format!("`{name}` must be an address and a port");
+            let example = "such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"localhost:8080\"";
+            let every = "\":8080\" listens on every address";
+            faults.add(at.position, format!("{what}, {example}; {every}"));
+            return None;
+        };
+        Some((at, Self { address, tls }))
+    }
+
+    fn node(&self) -> Node {
+        let address = tree::text(self.address.to_string());
+        match &self.tls {
+            None => address,
+            Some(tls) => tree::map([("address", Some(address)), ("tls", Some(tls.node()))]),
+        }
     }
 }
 

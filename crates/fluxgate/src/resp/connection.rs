@@ -7,8 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use fluxgate_http::{LINGER, close_gracefully, send};
-use tokio::net::TcpStream;
+use fluxgate_http::{ClientStream, LINGER, close_gracefully, send};
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -32,14 +31,14 @@ enum Event {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Connection {
-    stream: TcpStream,
+pub(super) struct Connection<S> {
+    stream: S,
     session: Session,
     input: Input,
 }
 
-impl Connection {
-    pub(super) fn new(stream: TcpStream, session: Session) -> Self {
+impl<S: ClientStream> Connection<S> {
+    pub(super) fn new(stream: S, session: Session) -> Self {
         Self {
             stream,
             session,
@@ -90,7 +89,9 @@ impl Connection {
             let is_whole = self.input.bytes().is_empty();
             if is_last {
                 reads_left = reads_left.saturating_sub(1);
-                if (is_whole && !may_be_more) || reads_left == 0 {
+                // A read of TLS ends with a record, whether or not more have arrived.
+                let is_drained = !may_be_more && !self.stream.is_secure();
+                if (is_whole && is_drained) || reads_left == 0 {
                     return close_gracefully(self.stream).await;
                 }
             } else if is_whole {

@@ -10,8 +10,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use fluxgate_http::{
-    ErrorRewriter, LibraryErrors, Listener, PrefixedStream, Problem, REQUEST_ID, TRACEPARENT,
-    closing_response, request_id, until_closing,
+    ClientStream, ErrorRewriter, LibraryErrors, Listener, PrefixedStream, Problem, REQUEST_ID,
+    TRACEPARENT, closing_response, request_id, until_closing,
 };
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, StatusCode, Version};
@@ -19,7 +19,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
@@ -73,7 +72,7 @@ impl HttpServer {
 
     /// Serves a connection, of which `prefix` has been read already, until it ends. Once
     /// `closing` is cancelled, requests in flight are answered and the connection ends.
-    pub(crate) async fn serve(
+    pub(crate) async fn serve<S: ClientStream>(
         self,
         prefix: Vec<u8>,
         stream: S,
@@ -88,9 +87,9 @@ impl HttpServer {
         }
     }
 
-    async fn serve_http(
+    async fn serve_http<S: ClientStream>(
         &self,
-        stream: PrefixedStream<TcpStream>,
+        stream: PrefixedStream<S>,
         is_http2: bool,
         peer: PeerAddress,
         closing: &CancellationToken,

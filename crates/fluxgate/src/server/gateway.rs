@@ -4,21 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fluxgate_gateway::{CallEnd, CallObserver, Gateway, LlmConfig, RouteConfig};
-use fluxgate_http::{DescriptorShare, Listener, Origin};
-use tokio::net::TcpStream;
+use fluxgate_http::{ClientStream, DescriptorShare, Listener, Origin};
 use tokio_util::sync::CancellationToken;
 
-use super::certificate::Certificate;
 use crate::config::{self, Config};
 use crate::engine::{Engine, EngineHandler, Filters};
 use crate::failure::{Exit, Failure};
 use crate::telemetry::Telemetry;
 
-/// The gateway and the certificate of its listener.
+/// The gateway behind its listener.
 #[derive(Clone, Debug)]
 pub(super) struct GatewayListener {
     gateway: Arc<Gateway<Engine>>,
-    certificate: Option<Arc<Certificate>>,
 }
 
 impl GatewayListener {
@@ -34,7 +31,6 @@ impl GatewayListener {
             return Ok(None);
         }
         let gateway = &config.gateway;
-        let certificate = gateway.tls.clone().map(Certificate::new).transpose()?;
         let routes = gateway
             .routes
             .iter()
@@ -48,15 +44,7 @@ impl GatewayListener {
         let gateway = gateway.map_err(|error| Failure::new(Exit::Config, error))?;
         Ok(Some(Self {
             gateway: Arc::new(gateway),
-            certificate: certificate.map(Arc::new),
         }))
-    }
-
-    /// Reloads the certificate when its files change. Never returns.
-    pub(super) async fn keep_certificate_current(&self) {
-        if let Some(certificate) = &self.certificate {
-            certificate.keep_current().await;
-        }
     }
 
     /// Closes idle connections of this core to upstreams. Never returns.
@@ -65,14 +53,13 @@ impl GatewayListener {
     }
 
     /// Serves a connection until it ends.
-    pub(super) fn serve(
+    pub(super) fn serve<S: ClientStream>(
         &self,
-        stream: TcpStream,
+        stream: S,
         peer: SocketAddr,
         closing: CancellationToken,
-    ) -> impl Future<Output = ()> + use<> {
-        let tls = self.certificate.as_ref().map(|it| it.current());
-        Arc::clone(&self.gateway).serve(stream, peer, tls, closing)
+    ) -> impl Future<Output = ()> + use<S> {
+        Arc::clone(&self.gateway).serve(stream, peer, closing)
     }
 }
 

@@ -14,7 +14,8 @@ pub(super) fn log_addresses(config: &Config, open: &[(Listener, Vec<TcpListener>
         tracing::warn!("{warning}");
     }
     for (listener, address) in addresses(open) {
-        tracing::info!(listener = listener.name(), %address, "listening");
+        let tls = config.has_tls(listener).then_some(true);
+        tracing::info!(listener = listener.name(), %address, tls, "listening");
     }
 }
 

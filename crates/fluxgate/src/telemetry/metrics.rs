@@ -3,6 +3,7 @@
 //! Each thread has its own counters, which are summed when metrics are rendered. So counting
 //! a decision takes no lock and touches no cache line of another core.
 
+mod admin;
 mod counted;
 mod durations;
 mod exposition;
@@ -175,6 +176,12 @@ impl Metrics {
         let class = usize::from(status / 100).clamp(1, STATUS_CLASSES) - 1;
         self.shards
             .count(|shard| shard.responses[listener as usize][class].add(1));
+    }
+
+    /// Counts a TLS handshake that failed.
+    pub(super) fn count_tls_failure(&self, listener: Listener) {
+        self.shards
+            .count(|shard| shard.tls_failures[listener as usize].add(1));
     }
 
     /// Records whether the rules were valid when they were loaded at `now`, since 1970.

@@ -13,18 +13,19 @@ use super::signals::next_signal;
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The files, and how the value is built from them.
-pub(crate) trait FileValue {
+pub(crate) trait FileValue: Clone + Send + 'static {
     /// The content of the files.
-    type Content: PartialEq;
+    type Content: PartialEq + Send;
     /// The value.
     type Value;
     /// Why the files cannot be read or the value not be built.
-    type Error: Display;
+    type Error: Display + Send;
 
-    /// Logged when the value has been rebuilt.
-    const REPLACED: &'static str;
-    /// Logged when it could not be, and the old one stays.
-    const KEPT: &'static str;
+    /// Returns what is logged when the value has been rebuilt.
+    fn replaced(&self) -> &'static str;
+
+    /// Returns what is logged when it could not be, and the old one stays.
+    fn kept(&self) -> &'static str;
 
     /// Reads the files.
     fn read(&self) -> Result<Self::Content, Self::Error>;
@@ -67,16 +68,16 @@ impl<S: FileValue> ReloadedFile<S> {
                 () = tokio::time::sleep(INTERVAL) => {}
                 () = next_signal(&mut hangup) => logged = None,
             }
-            match self.reload() {
+            match self.reload().await {
                 Ok(false) => {}
                 Ok(true) => {
                     logged = None;
-                    tracing::info!("{}", S::REPLACED);
+                    tracing::info!("{}", self.source.replaced());
                 }
                 Err(error) => {
                     let error = error.to_string();
                     if logged.as_ref() != Some(&error) {
-                        tracing::error!(%error, "{}", S::KEPT);
+                        tracing::error!(%error, "{}", self.source.kept());
                         logged = Some(error);
                     }
                 }
@@ -85,8 +86,15 @@ impl<S: FileValue> ReloadedFile<S> {
     }
 
     /// Reads the files; returns whether the value has changed.
-    fn reload(&self) -> Result<bool, S::Error> {
-        let content = self.source.read()?;
+    async fn reload(&self) -> Result<bool, S::Error> {
+        let source = self.source.clone();
+        // A hanging file system must not block signals, nor what else this thread does.
+        let read = tokio::task::spawn_blocking(move || source.read()).await;
+        let Ok(content) = read else {
+            // The runtime shuts down.
+            return Ok(false);
+        };
+        let content = content?;
         let is_same = {
             let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
             last.0 == content

@@ -21,7 +21,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 36] = [
+const KINDS: [(&str, &str); 37] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_documented_examples"),
@@ -59,6 +59,7 @@ const KINDS: [(&str, &str); 36] = [
     ("text redis-cli", "docs::texts::redis_cli"),
     ("text redis-conf", "docs::texts::redis_starts"),
     ("text summary", "docs::files::the_simulations"),
+    ("text tls-clients", "service::tls::the_documented_clients"),
     ("text usage", "docs::texts::the_usage"),
     ("yaml", "docs::files::every_config_and_rule_file"),
     ("yaml bucket4j", "docs::migrating::"),

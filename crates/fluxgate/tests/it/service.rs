@@ -27,6 +27,7 @@ mod slots;
 mod store_outage;
 mod stored_rules;
 pub(crate) mod telemetry;
+mod tls;
 mod trial;
 
 /// A running service and its directory.

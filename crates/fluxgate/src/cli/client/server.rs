@@ -1,14 +1,17 @@
 //! The connection to a running service.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fluxgate_tower::internals::client_config;
+use fluxgate_tower::internals::{ClientCertificates, client_config_with};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, Request, Response, Uri};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
@@ -16,12 +19,19 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::cli::{Exit, Failure};
 
 /// The API of the demo, and the default of the documentation.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8081";
+/// More than any token or certificate needs.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// More than any answer has: 16 MiB of rules, in JSON.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// More than any problem has.
+const MAX_PROBLEM_BYTES: usize = 1 << 20;
 /// How long a call may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -34,6 +44,22 @@ pub(crate) struct ServerArguments {
     /// A file with the token for the service, if it needs one
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
+}
+
+/// The certificates for a service with TLS.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct TlsArguments {
+    /// A file with the certificate authorities to trust, in PEM (default: the system's)
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// A file with the client certificate, in PEM, if the service needs one
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// A file with the key of the client certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
 }
 
 /// The service that a command calls, if it calls one.
@@ -45,6 +71,8 @@ pub(crate) struct OptionalServer {
     /// A file with the token for the service, if it needs one
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
 }
 
 impl OptionalServer {
@@ -53,8 +81,48 @@ impl OptionalServer {
         ServerArguments {
             server: self.server.clone().unwrap_or(DEFAULT_SERVER.into()),
             token_file: self.token_file.clone(),
+            tls: self.tls.clone(),
         }
     }
+}
+
+impl TlsArguments {
+    /// Reads the files.
+    fn config(&self) -> Result<Arc<ClientConfig>, Failure> {
+        let read = |flag: &str, path: Option<&PathBuf>| match path {
+            None => Ok(Vec::new()),
+            Some(path) => read_file(flag, path),
+        };
+        let [ca, cert, key] = [
+            read("--ca", self.ca.as_ref())?,
+            read("--cert", self.cert.as_ref())?,
+            read("--key", self.key.as_ref())?,
+        ];
+        let config = client_config_with(ClientCertificates {
+            ca: self.ca.is_some().then_some(&ca),
+            client: self.cert.is_some().then_some((&cert, &key)),
+        });
+        config.map_err(|error| Failure::new(Exit::NoInput, error))
+    }
+}
+
+/// Reads a small file, which may be a pipe (`<(…)`).
+fn read_file(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    let failed = |why: String| {
+        let message = format!("{flag}: {}: {why}", path.display());
+        Failure::new(Exit::NoInput, message)
+    };
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| {
+        let mut file = file.take(MAX_FILE_BYTES + 1);
+        file.read_to_end(&mut bytes)
+    });
+    read.map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let why = format!("the file is larger than {MAX_FILE_BYTES} bytes");
+        return Err(failed(why));
+    }
+    Ok(bytes)
 }
 
 /// A service.
@@ -63,7 +131,8 @@ pub(crate) struct Server {
     /// As it was given.
     name: String,
     authority: Authority,
-    is_tls: bool,
+    /// How it encrypts, if it does.
+    tls: Option<Arc<ClientConfig>>,
     authorization: Option<HeaderValue>,
 }
 
@@ -85,10 +154,9 @@ impl ServerArguments {
             return Err(invalid());
         }
         let authorization = self.token_file.as_ref().map(|path| {
-            let unreadable = |error| format!("--token-file: {}: {error}", path.display());
-            let token = std::fs::read_to_string(path);
-            let token = token.map_err(|error| Failure::new(Exit::NoInput, unreadable(error)))?;
-            let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
+            let token = read_file("--token-file", path)?;
+            let value = [b"Bearer ", token.trim_ascii()].concat();
+            let value = HeaderValue::from_bytes(&value);
             let mut value = value.map_err(|_| {
                 let message = format!("--token-file: {}: not a token", path.display());
                 Failure::new(Exit::Data, message)
@@ -98,9 +166,9 @@ impl ServerArguments {
         });
         Ok(Server {
             authorization: authorization.transpose()?,
+            tls: is_tls.then(|| self.tls.config()).transpose()?,
             name,
             authority,
-            is_tls,
         })
     }
 }
@@ -120,7 +188,8 @@ impl Server {
     ) -> Result<Value, Failure> {
         let call = async {
             let response = self.send(method, path, body).await?;
-            let body = response.into_body().collect().await;
+            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
+            let body = body.collect().await;
             let body = body.map_err(|error| self.broken(error))?.to_bytes();
             serde_json::from_slice(&body).map_err(|error| self.broken(error))
         };
@@ -147,7 +216,7 @@ impl Server {
         let host = self.authority.host();
         // `host` keeps the brackets of an IPv6 address.
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let default_port = if self.is_tls { 443 } else { 80 };
+        let default_port = if self.tls.is_some() { 443 } else { 80 };
         let port = self.authority.port_u16().unwrap_or(default_port);
         let stream = TcpStream::connect((host, port)).await;
         let stream = stream.map_err(|error| self.broken(error))?;
@@ -164,13 +233,14 @@ impl Server {
         }
         let request = request.body(Full::<Bytes>::from(body.unwrap_or_default()));
         let request = request.map_err(|error| self.broken(error))?;
-        let response = match self.is_tls {
-            false => self.exchange(stream, request).await?,
-            true => {
-                let config = client_config().map_err(|error| self.broken(error))?;
+        let response = match &self.tls {
+            None => self.exchange(stream, request).await?,
+            Some(config) => {
                 let name = ServerName::try_from(host.to_owned());
                 let name = name.map_err(|error| self.broken(error))?;
-                let stream = TlsConnector::from(config).connect(name, stream).await;
+                let stream = TlsConnector::from(Arc::clone(config))
+                    .connect(name, stream)
+                    .await;
                 let stream = stream.map_err(|error| self.broken(error))?;
                 self.exchange(stream, request).await?
             }
@@ -179,7 +249,8 @@ impl Server {
             return Ok(response);
         }
         let status = response.status();
-        let body = response.into_body().collect().await;
+        let body = Limited::new(response.into_body(), MAX_PROBLEM_BYTES);
+        let body = body.collect().await;
         let body = body.map(|body| body.to_bytes()).unwrap_or_default();
         Err(self.refused(status.as_u16(), &body))
     }
@@ -234,6 +305,9 @@ impl Events {
                 let event = self.rest.split_to(end + 2);
                 let event = event.strip_prefix(b"data: ").unwrap_or(&event);
                 return serde_json::from_slice(event.trim_ascii_end()).ok();
+            }
+            if self.rest.len() > MAX_ANSWER_BYTES {
+                return None;
             }
             let frame = self.body.frame().await?.ok()?;
             if let Ok(data) = frame.into_data() {

@@ -40,7 +40,9 @@ impl Metrics {
         self.llm.render(&mut out);
         render_store(&mut out, store);
         self.render_reload(&mut out);
+        self.admin.render(&mut out);
         render_responses(&mut out, &shards);
+        render_tls_failures(&mut out, &shards);
         self.render_process(&mut out);
         out.into_text()
     }
@@ -233,6 +235,18 @@ fn render_responses(out: &mut Exposition, shards: &[Arc<Shard>]) {
             let labels = [("listener", listener.name()), ("status_class", class)];
             family.sample(&labels, count);
         }
+    }
+}
+
+fn render_tls_failures(out: &mut Exposition, shards: &[Arc<Shard>]) {
+    let help = "TLS handshakes that failed, by listener.";
+    let name = "fluxgate_tls_handshake_failures_total";
+    let mut family = out.family(name, Kind::Counter, help);
+    for listener in Listener::ALL {
+        let counts = shards
+            .iter()
+            .map(|shard| shard.tls_failures[listener as usize].get());
+        family.sample(&[("listener", listener.name())], counts.sum());
     }
 }
 

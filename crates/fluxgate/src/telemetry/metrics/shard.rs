@@ -22,6 +22,8 @@ pub(super) const STATUS_CLASSES: usize = 5;
 pub(super) struct Shard {
     pub(super) durations: Durations,
     pub(super) responses: [[Tally; STATUS_CLASSES]; Listener::ALL.len()],
+    /// Handshakes that failed.
+    pub(super) tls_failures: [Tally; Listener::ALL.len()],
     pub(super) store_errors: [Tally; reason::ALL.len()],
     pub(super) failed_closed: [Tally; reason::ALL.len()],
     /// Requests that were not allowed to wait, by the reason.

@@ -20,6 +20,39 @@ pub(super) const CASES: &[Rejected] = &[
         "listen: { gateway: 127.0.0.1:1 }",
         "`listen.gateway` needs at least one route in `gateway.routes`",
     ),
+    ("listen: { api: {} }", "`listen.api` needs an `address`"),
+    (
+        "listen: { api: { address: 1 } }",
+        "`api` must be an address and a port",
+    ),
+    (
+        "listen: { api: { port: 1 } }",
+        "unknown field `port` in `listen.api`; allowed are address, tls",
+    ),
+    (
+        "listen: { api: { address: ':1', tls: {} } }",
+        "`tls` needs `cert` and `key`",
+    ),
+    (
+        "listen: { api: { address: ':1', tls: { cert: a, key: '' } } }",
+        "`key` must be the path of a file",
+    ),
+    (
+        "listen: { api: { address: ':1', tls: { cert: a, key: b, ca: c } } }",
+        "unknown field `ca` in `tls`; allowed are cert, key, client_ca",
+    ),
+    (
+        "listen: { api: { address: ':1' }, grpc: { address: ':1' } }",
+        "`grpc` has the same address as `api`",
+    ),
+    (
+        "{ listen: { gateway: { address: ':1', tls: { cert: a, key: b } } }, gateway: { routes: [ { id: a, upstreams: [echo] } ], tls: { cert: a, key: b } } }",
+        "`listen.gateway.tls` and `gateway.tls` exclude each other",
+    ),
+    (
+        "gateway: { tls: { cert: a, key: b, client_ca: c } }",
+        "unknown field `client_ca` in `tls`; allowed are cert, key",
+    ),
     ("gateway: { port: 1 }", "unknown field `port` in `gateway`"),
     (
         "gateway: { routes: [] }",

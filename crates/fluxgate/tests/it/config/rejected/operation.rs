@@ -25,6 +25,19 @@ pub(super) const CASES: &[Rejected] = &[
         "admin: { tokens_file: '' }",
         "`tokens_file` must be the path of a file",
     ),
+    (
+        "{ admin: { open: true }, listen: { api: { address: '0.0.0.0:1', tls: { cert: a, key: b } } } }",
+        "`open: true` is allowed only where the API listens on loopback",
+    ),
+    (
+        "shutdown: { delay: 1 }",
+        "`delay` must be a whole number with a unit",
+    ),
+    ("shutdown: { grace: 2h }", "`grace` must be at most 1h"),
+    (
+        "shutdown: { wait: 1s }",
+        "unknown field `wait` in `shutdown`; allowed are delay, grace",
+    ),
     ("telemetry: { log: xml }", "`log` must be one of json, text"),
     (
         "telemetry: { level: loud }",

@@ -1,0 +1,206 @@
+//! The certificate of a listener, and the authority of its clients. [`ReloadedFile`] reloads
+//! them when their files change.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fluxgate_http::Listener;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig};
+
+use crate::config::{Config, Secret, SecretError, Tls};
+use crate::failure::{Exit, Failure};
+use crate::watch::{FileValue, ReloadedFile};
+
+/// The current certificate of a listener.
+pub(super) type Certificate = ReloadedFile<CertificateFiles>;
+
+/// The files of a listener's certificate.
+#[derive(Clone, Debug)]
+pub(super) struct CertificateFiles {
+    listener: Listener,
+    tls: Tls,
+    /// The config fields that name them.
+    fields: Fields,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    cert: &'static str,
+    key: &'static str,
+    client_ca: &'static str,
+}
+
+/// The content of the files.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    cert: Secret,
+    key: Secret,
+    client_ca: Option<Secret>,
+}
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] SecretError),
+    /// The content of a file cannot be used.
+    #[error("`{field}`: {}: {why}", path.display())]
+    Unusable {
+        /// The config field that names the file.
+        field: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        why: String,
+    },
+}
+
+impl From<CertificateError> for Failure {
+    fn from(error: CertificateError) -> Self {
+        match error {
+            CertificateError::Unreadable(error) => error.into(),
+            CertificateError::Unusable { field, .. } => Self::of_field(Exit::Config, field, error),
+        }
+    }
+}
+
+impl CertificateFiles {
+    /// Returns the files of a listener, if it uses TLS.
+    pub(super) fn of(listener: Listener, config: &Config) -> Option<Self> {
+        macro_rules! fields {
+            ($section:literal) => {
+                Fields {
+                    cert: concat!($section, ".tls.cert"),
+                    key: concat!($section, ".tls.key"),
+                    client_ca: concat!($section, ".tls.client_ca"),
+                }
+            };
+        }
+        let fields = match listener {
+            Listener::Gateway if config.gateway.tls.is_some() => fields!("gateway"),
+            Listener::Gateway => fields!("listen.gateway"),
+            Listener::Api => fields!("listen.api"),
+            Listener::Grpc => fields!("listen.grpc"),
+            Listener::Resp => fields!("listen.resp"),
+        };
+        Some(Self {
+            listener,
+            tls: config.listener_tls(listener)?.clone(),
+            fields,
+        })
+    }
+
+    /// Returns the verifier of client certificates, if clients need one.
+    fn client_roots(&self, content: &Content) -> Result<Option<RootCertStore>, CertificateError> {
+        let (Some(path), Some(pem)) = (&self.tls.client_ca, &content.client_ca) else {
+            return Ok(None);
+        };
+        let field = self.fields.client_ca;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(pem, field, path)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| unusable(field, path, error))?;
+        }
+        Ok(Some(roots))
+    }
+}
+
+impl FileValue for CertificateFiles {
+    type Content = Content;
+    type Value = ServerConfig;
+    type Error = CertificateError;
+
+    fn replaced(&self) -> &'static str {
+        match self.listener {
+            Listener::Gateway => "the gateway uses a new certificate",
+            Listener::Api => "the API uses a new certificate",
+            Listener::Grpc => "the gRPC listener uses a new certificate",
+            Listener::Resp => "the RESP listener uses a new certificate",
+        }
+    }
+
+    fn kept(&self) -> &'static str {
+        match self.listener {
+            Listener::Gateway => "the gateway keeps its certificate",
+            Listener::Api => "the API keeps its certificate",
+            Listener::Grpc => "the gRPC listener keeps its certificate",
+            Listener::Resp => "the RESP listener keeps its certificate",
+        }
+    }
+
+    fn read(&self) -> Result<Content, CertificateError> {
+        let Self { tls, fields, .. } = self;
+        let client_ca = tls.client_ca.as_deref();
+        let client_ca = client_ca.map(|path| Secret::read(fields.client_ca, path));
+        Ok(Content {
+            cert: Secret::read(fields.cert, &tls.cert)?,
+            key: Secret::read(fields.key, &tls.key)?,
+            client_ca: client_ca.transpose()?,
+        })
+    }
+
+    fn build(&self, content: &Content) -> Result<ServerConfig, CertificateError> {
+        let Self { tls, fields, .. } = self;
+        let chain = certificates(&content.cert, fields.cert, &tls.cert)?;
+        let key = PrivateKeyDer::from_pem_slice(content.key.as_bytes());
+        let key = key.map_err(|error| {
+            let why = format!("no private key in PEM: {error}");
+            unusable(fields.key, &tls.key, why)
+        })?;
+        let mismatch = |error: Error| {
+            let why = format!("does not match {}: {error}", tls.cert.display());
+            unusable(fields.key, &tls.key, why)
+        };
+        let provider = Arc::new(ring::default_provider());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(mismatch)?;
+        let config = match self.client_roots(content)? {
+            None => config.with_no_client_auth(),
+            Some(roots) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+                let verifier = verifier.build().map_err(|error| {
+                    let path = tls.client_ca.as_deref().unwrap_or(Path::new(""));
+                    unusable(fields.client_ca, path, error)
+                })?;
+                config.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = config.with_single_cert(chain, key).map_err(mismatch)?;
+        config.alpn_protocols = match self.listener {
+            Listener::Gateway | Listener::Api => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            Listener::Grpc => vec![b"h2".to_vec()],
+            Listener::Resp => Vec::new(),
+        };
+        Ok(config)
+    }
+}
+
+/// Returns the certificates of a file, at least one.
+fn certificates(
+    pem: &Secret,
+    field: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let chain = CertificateDer::pem_slice_iter(pem.as_bytes());
+    let why = match chain.collect::<Result<Vec<_>, _>>() {
+        Ok(chain) if !chain.is_empty() => return Ok(chain),
+        Ok(_) => "the file has none".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let why = format!("no certificates in PEM: {why}");
+    Err(unusable(field, path, why))
+}
+
+fn unusable(field: &'static str, path: &Path, why: impl ToString) -> CertificateError {
+    CertificateError::Unusable {
+        field,
+        path: path.into(),
+        why: why.to_string(),
+    }
+}

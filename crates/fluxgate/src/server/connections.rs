@@ -1,0 +1,118 @@
+//! What serves the connections of each listener, with and without TLS.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fluxgate_http::{ClientStream, Listener};
+use futures_util::future::Either;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::gateway::GatewayListener;
+use crate::api::Api;
+use crate::resp::RespServer;
+use crate::serve::{Acceptor, HttpServer, ListenerTls, PeerAddress};
+
+/// Serves the connections of a listener.
+pub(super) trait Connections: Clone + Send + 'static {
+    /// Serves a connection until it ends.
+    fn serve<S: ClientStream>(
+        self,
+        stream: S,
+        peer: SocketAddr,
+    ) -> impl Future<Output = ()> + Send + 'static;
+}
+
+/// A listener on this core.
+pub(super) struct ListeningPort {
+    pub(super) listener: Listener,
+    pub(super) socket: TcpListener,
+    pub(super) tls: Option<ListenerTls>,
+}
+
+impl ListeningPort {
+    /// Accepts connections and serves them, until the service shuts down.
+    pub(super) fn serve(self, acceptor: &Acceptor, connections: impl Connections) {
+        let (tls, closing) = (self.tls, acceptor.closing.clone());
+        acceptor.spawn(self.listener, self.socket, move |stream, peer| {
+            let connections = connections.clone();
+            let Some(tls) = tls.clone() else {
+                return Either::Left(connections.serve(stream, peer));
+            };
+            let closing = closing.clone();
+            // In a box: connections without TLS reserve no space for this.
+            Either::Right(Box::pin(async move {
+                if let Some(stream) = tls.accept(stream, &closing).await {
+                    connections.serve(stream, peer).await;
+                }
+            }))
+        });
+    }
+}
+
+/// Serves the HTTP API.
+#[derive(Clone)]
+pub(super) struct ApiConnections {
+    pub(super) server: HttpServer,
+    pub(super) api: Arc<Api>,
+    pub(super) closing: CancellationToken,
+}
+
+impl Connections for ApiConnections {
+    async fn serve<S: ClientStream>(self, mut stream: S, peer: SocketAddr) {
+        // A client that negotiates HTTP/2 sends nothing for the fast path.
+        let prefix = match stream.has_negotiated_http2() {
+            true => Some(Vec::new()),
+            false => self.api.serve_fast_path(&mut stream, &self.closing).await,
+        };
+        if let Some(prefix) = prefix {
+            let peer = PeerAddress(peer.ip());
+            self.server.serve(prefix, stream, peer, self.closing).await;
+        }
+    }
+}
+
+/// Serves gRPC.
+#[derive(Clone)]
+pub(super) struct GrpcConnections {
+    pub(super) server: HttpServer,
+    pub(super) closing: CancellationToken,
+}
+
+impl Connections for GrpcConnections {
+    fn serve<S: ClientStream>(
+        self,
+        stream: S,
+        peer: SocketAddr,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let peer = PeerAddress(peer.ip());
+        self.server.serve(Vec::new(), stream, peer, self.closing)
+    }
+}
+
+impl Connections for RespServer {
+    fn serve<S: ClientStream>(
+        self,
+        stream: S,
+        peer: SocketAddr,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        RespServer::serve(self, stream, peer)
+    }
+}
+
+/// Serves the gateway.
+#[derive(Clone)]
+pub(super) struct GatewayConnections {
+    pub(super) gateway: GatewayListener,
+    pub(super) closing: CancellationToken,
+}
+
+impl Connections for GatewayConnections {
+    fn serve<S: ClientStream>(
+        self,
+        stream: S,
+        peer: SocketAddr,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        self.gateway.serve(stream, peer, self.closing)
+    }
+}
