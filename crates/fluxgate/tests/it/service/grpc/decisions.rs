@@ -390,3 +390,56 @@ fn one_forbidden_descriptor_refuses_the_call_and_nothing_is_charged() {
         ["OVER_LIMIT", "OK"]
     );
 }
+
+/// What Envoy does with `apply_on_stream_done`: admission by a descriptor that costs nothing, and
+/// a second call when the response has ended.
+#[test]
+fn a_cost_that_is_reported_late_is_charged_and_stops_admission() {
+    let rules = r#"
+rule_sets:
+  llm:
+    rules:
+      - { id: tokens, key: ["attr:user"], charge: always, algorithm: fixed_window,
+          bands: [ { capacity: 10000, window: 300d } ] }
+"#;
+    let service = Service::start(&["grpc"], rules);
+    let mut client = Client::of(&service);
+    let mut report = |hits: u64| {
+        let mut descriptor = descriptor(&[("user", "ann")]);
+        descriptor["hits_addend"] = hits.into();
+        let call = json!({ "domain": "llm", "descriptors": [descriptor] });
+        let response = client.should_rate_limit(&call);
+        (response.code().to_owned(), response.remaining()[0])
+    };
+    let ok = |left| ("OK".to_owned(), left);
+    let over = || ("OVER_LIMIT".to_owned(), 0);
+    let mut used = 0;
+    let mut admitted = 0;
+    for _ in 0..8 {
+        let (code, _) = report(0);
+        if code == "OVER_LIMIT" {
+            continue;
+        }
+        admitted += 1;
+        used += 6_000;
+        let expected = if used > 10_000 {
+            over()
+        } else {
+            ok(10_000 - used)
+        };
+        assert_eq!(report(6_000), expected);
+    }
+    assert_eq!(
+        (admitted, used),
+        (2, 12_000),
+        "admission is denied while it owes"
+    );
+    // What is reported of calls that ran already is charged up to twice the limit.
+    for _ in 0..3 {
+        assert_eq!(report(6_000), over());
+    }
+    let state = service
+        .http()
+        .get("/v1/state?rule_set=llm&rule=tokens&identity=ann");
+    assert!(state.body.contains("\"remaining\":0"), "{state:?}");
+}
