@@ -8,15 +8,15 @@ use super::{OK, assert_serves, client, config, gateway, ok_upstream};
 use crate::service::Service;
 
 const UPGRADE: &str =
-    "GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+    "GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 const SWITCHED: &str =
-    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 /// Starts an upstream that switches to an echo protocol and sends `end` before it closes.
 fn echo() -> RawUpstream {
     RawUpstream::start(|connection| {
         while let Some(request) = connection.read_request() {
-            if request.values("upgrade") != ["echo"] {
+            if request.values("upgrade") != ["websocket"] {
                 connection.send(OK);
                 continue;
             }
@@ -44,7 +44,7 @@ fn read_switched(stream: &mut impl Read) {
     }
     let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 101 "), "{head}");
-    assert!(head.contains("upgrade: echo\r\n"), "{head}");
+    assert!(head.contains("upgrade: websocket\r\n"), "{head}");
 }
 
 #[test]
@@ -165,8 +165,8 @@ fn an_incomplete_upgrade_is_not_forwarded() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
     for request in [
-        "GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: echo\r\n\r\n",
-        "GET /x HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n",
+        "GET /x HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
     ] {
         let mut client = client(&service);
         client.send(request);
