@@ -454,9 +454,11 @@ mod tests {
             b"Bearer a\xa0",
             b"Bearer\xa0a",
             b"Bearer\xc2\xa0a",
+            b"\xa0Bearer a",
+            b"\xe3\x80\x80Bearer a",
+            b"=?utf-8?q?Bearer_a?=",
         ] {
-            let found = value(&bearer, text);
-            assert_eq!(found, Err(BadRequest::UnclearToken), "{text:?}");
+            assert!(value(&bearer, text).is_err(), "{text:?}");
         }
         for text in [
             &b"Bearer a b"[..],
