@@ -1,6 +1,7 @@
 //! The limiter: rules and a store.
 
 mod ad_hoc;
+mod error;
 mod explain;
 mod fallback;
 mod holds;
@@ -25,13 +26,14 @@ use crate::context::RequestContext;
 use crate::decision::Decision;
 #[cfg(feature = "tokio")]
 use crate::kept_holds::KeptHolds;
-use crate::key::IdentityError;
 use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
 use crate::plan::Plan;
-use crate::rules::{ActiveRule, ActiveRuleSet, OnError, OnMissingRuleSet, RuleSet, RuleSets};
+use crate::rules::{ActiveRuleSet, OnError, OnMissingRuleSet, RuleSets};
 use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdict, Verdicts};
 pub(crate) use ad_hoc::AdHocVerdicts;
+pub use error::LimiterError;
+use error::{require_limit, unknown_rule};
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
 pub use holds::Hold;
 use missing_names::MissingNames;
@@ -139,39 +141,6 @@ impl<S: Store> LimiterBuilder<S> {
     pub fn build(self) -> Limiter<S> {
         Limiter(Arc::new(self.0))
     }
-}
-
-/// Why a call about a rule failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LimiterError {
-    /// The rule set does not exist.
-    #[error("there is no rule set `{0}`")]
-    UnknownRuleSet(String),
-    /// The rule does not exist, or it is not enabled.
-    #[error("there is no rule `{rule}` in rule set `{rule_set}`")]
-    UnknownRule {
-        /// The set.
-        rule_set: String,
-        /// The rule.
-        rule: String,
-    },
-    /// The rule decides by itself, so no identity has a state in it.
-    #[error("rule `{rule}` of rule set `{rule_set}` counts nothing: it has `action: {action}`")]
-    NotALimit {
-        /// The set.
-        rule_set: String,
-        /// The rule.
-        rule: String,
-        /// What it does.
-        action: &'static str,
-    },
-    /// The identity does not match the rule's key.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// The state of a band for one identity.
@@ -497,25 +466,6 @@ impl<S: LocalStore> Limiter<S> {
         }
         decision
     }
-}
-
-fn unknown_rule(set: &RuleSet, id: &str) -> LimiterError {
-    LimiterError::UnknownRule {
-        rule_set: set.name().into(),
-        rule: id.into(),
-    }
-}
-
-/// Returns an error if a rule decides by itself.
-fn require_limit(set: &RuleSet, rule: &ActiveRule) -> Result<(), LimiterError> {
-    if rule.action().decides() {
-        return Err(LimiterError::NotALimit {
-            rule_set: set.name().into(),
-            rule: rule.id().into(),
-            action: rule.action().name(),
-        });
-    }
-    Ok(())
 }
 
 fn no_verdict() -> StoreError {

@@ -10,6 +10,7 @@
 mod active_nodes;
 mod conditions;
 mod facts;
+mod field;
 mod found;
 mod fragments;
 mod glob_trie;
@@ -33,10 +34,9 @@ use foldhash::HashMap;
 use crate::context::RequestContext;
 use crate::network::NetworkIndex;
 pub use conditions::ValueMatch;
-pub(crate) use conditions::{
-    Conditions, FailedCondition, Field, ListNumber, ValueCondition, Values,
-};
+pub(crate) use conditions::{Conditions, FailedCondition, ValueCondition, Values};
 use facts::Facts;
+pub(crate) use field::{Field, ListNumber};
 pub(crate) use group::Matches;
 use group::{Group, LateTests, Signature};
 pub(crate) use lists::ListIndex;

@@ -1,9 +1,9 @@
 //! The conditions of a rule on a request.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use super::facts::Facts;
+use super::field::{Field, ListNumber};
 use super::pattern::Pattern;
 use super::pattern_set::PathSet;
 use crate::network::{IpNetwork, NetworkIndex};
@@ -99,35 +99,6 @@ impl<T: Into<Box<str>>> From<Vec<T>> for ValueMatch {
         Self::any_of(values)
     }
 }
-
-/// A part of a request that has a value.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Field {
-    Method,
-    /// The name is in lower case.
-    Header(Box<str>),
-    Attribute(Box<str>),
-    User,
-    ApiKey,
-    /// The SHA-256 of the API key.
-    ApiKeyHash,
-}
-
-/// Writes the field of a rule that the condition is in: `methods`, `headers.x-plan`.
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Method => f.write_str("methods"),
-            Self::Header(name) => write!(f, "headers.{name}"),
-            Self::Attribute(name) => write!(f, "attributes.{name}"),
-            Self::User => f.write_str("user"),
-            Self::ApiKey | Self::ApiKeyHash => f.write_str("api_key"),
-        }
-    }
-}
-
-/// The number of a list in its rule set.
-pub(crate) type ListNumber = u32;
 
 /// A condition on the value of a field. The values are sorted, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]

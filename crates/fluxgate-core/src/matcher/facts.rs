@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use super::conditions::Field;
+use super::field::Field;
 use super::lists::{ListIndex, ListNumbers};
 use crate::context::RequestContext;
 use crate::sha256::sha256;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use foldhash::HashMap;
 use smallvec::SmallVec;
 
-use super::conditions::{Field, ListNumber};
+use super::field::{Field, ListNumber};
 use crate::network::{IpNetwork, PrefixMap};
 
 /// Some lists of a rule set, each once.

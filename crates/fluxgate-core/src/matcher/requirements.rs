@@ -3,8 +3,9 @@
 use foldhash::HashMap;
 use smallvec::SmallVec;
 
-use super::conditions::{Conditions, Field, ListNumber, ValueCondition};
+use super::conditions::{Conditions, ValueCondition};
 use super::facts::Facts;
+use super::field::{Field, ListNumber};
 use crate::network::NetworkIndex;
 
 /// The most groups that one rule is in, if it has several lists of values. More values are
