@@ -16,7 +16,6 @@ use smallvec::SmallVec;
 use crate::band::Band;
 use crate::hold::DEFAULT_HOLD;
 use crate::limit::Limit;
-use crate::time::Timestamp;
 
 pub use crate::algorithm::{Charged, Mode, Verdict};
 pub use crate::hold::{HoldId, Settled, Settlement};

@@ -104,7 +104,6 @@ impl Decision {
             bands: 0..0,
             is_shadow: false,
             denies,
-            is_shadow: false,
         });
         if denies {
             decision.remaining = Some(0);

@@ -11,6 +11,8 @@ use http::StatusCode;
 pub(super) enum Form {
     /// The decision only.
     Decision,
+    /// The decision of an explanation, with the reason why a wait was refused.
+    Explanation,
     /// A problem document (RFC 9457) with this status, extended by the decision.
     Problem(StatusCode),
 }
@@ -22,7 +24,7 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     }
     let mut out = JsonWriter(out);
     match form {
-        Form::Decision => out.text("{"),
+        Form::Decision | Form::Explanation => out.text("{"),
         Form::Problem(_) => {
             out.text("\"violated-policies\":");
             out.violated(decision);
@@ -38,7 +40,7 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     out.number(decision.delay_micros().ceil_millis());
     out.text(",\"violated\":");
     out.violated(decision);
-    if form == Form::Preview
+    if form == Form::Explanation
         && let Some(refusal) = decision.wait_refusal()
     {
         out.text(",\"reason\":\"");

@@ -58,7 +58,7 @@ pub(crate) fn explain_offline(
 /// Returns an explanation as JSON.
 pub(crate) fn explanation_json(explanation: &Explanation) -> Vec<u8> {
     let mut json = b"{\"decision\":".to_vec();
-    write_decision(&mut json, &explanation.decision, Form::Decision);
+    write_decision(&mut json, &explanation.decision, Form::Explanation);
     json.extend_from_slice(b",\"rules\":");
     let rules: Vec<_> = explanation.rules.iter().map(RuleJson::from).collect();
     // Texts and numbers can always be written as JSON, and writing to memory does not fail.
