@@ -446,7 +446,10 @@ async fn an_entry_of_a_deny_list_takes_effect_at_once_for_keys_on_lease() {
 
 /// Units that were granted for the bands of an override are not spent after its end.
 #[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "the end of an override is an instant")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the end of an override is an instant"
+)]
 async fn an_override_that_ends_takes_its_units_on_lease_with_it() {
     let server = RedisServer::start();
     let until = SystemTime::now() + Duration::from_millis(500);
