@@ -452,7 +452,8 @@ async fn an_entry_of_a_deny_list_takes_effect_at_once_for_keys_on_lease() {
 )]
 async fn an_override_that_ends_takes_its_units_on_lease_with_it() {
     let server = RedisServer::start();
-    let until = SystemTime::now() + Duration::from_millis(500);
+    // Long enough to lease before it ends, even on a busy machine.
+    let until = SystemTime::now() + Duration::from_secs(2);
     let window = |capacity| Quota::per_day(capacity).algorithm(Algorithm::FixedWindow);
     let rule = Rule::new("r").per_user().band(window(5));
     let rule = rule.override_until(["ann"], [window(1000)], until);

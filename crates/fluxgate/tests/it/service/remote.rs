@@ -206,13 +206,10 @@ rule_sets:
     let service = Service::start(&[], rules);
     let limiter = Limiter::new(RuleSets::from_yaml(rules).unwrap(), MemoryStore::default());
     // The service decides, or the local rules in its place.
-    let unreachable = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let gone = fluxgate_testkit::ports::free();
     for handler in [
         handler(service.address("api")),
-        handler(unreachable).local_on_error(limiter),
+        handler(gone.addr()).local_on_error(limiter),
     ] {
         let app = App::new(handler);
         for (path, status) in [("/no", 403), ("/gone", 410)] {
