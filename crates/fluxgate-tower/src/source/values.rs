@@ -431,7 +431,7 @@ mod tests {
             let request = Request::get("/").header("authorization", text);
             let head = request.body(()).unwrap().into_parts().0;
             let value = source.value(&head, &Claims::default())?;
-            Ok(value.map(Cow::into_owned))
+            Ok::<_, BadRequest>(value.map(Cow::into_owned))
         };
         let (bearer, whole) = (Source::bearer(), Source::header("Authorization"));
         for (text, token, counted) in [
