@@ -29,20 +29,22 @@ impl Api {
     /// Returns the API that a path belongs to, if any: what precedes the ending, such as
     /// `/openai/deployments/NAME`, is up to the provider.
     ///
-    /// `path` has no query and is in the normal form, without percent-encoded letters. Case
-    /// and slashes at the end do not matter, because some servers ignore them: a request
-    /// must not pass uncounted for its spelling.
+    /// `path` has no query and is in the normal form, without percent-encoded letters. Case,
+    /// slashes at the end, spaces, control characters and what is not ASCII do not matter,
+    /// because some servers ignore them: a request must not pass uncounted for its spelling.
     pub fn of_path(path: &str) -> Option<Self> {
-        let path = path.trim_end_matches('/').as_bytes();
-        let mut endings = ENDINGS.iter();
-        let found = endings.find(|(ending, _)| {
-            let start = path.len().checked_sub(ending.len());
-            start.is_some_and(|start| path[start..].eq_ignore_ascii_case(ending.as_bytes()))
-        });
+        let significant = path.bytes().rev().filter(u8::is_ascii_graphic);
+        let backwards = significant.skip_while(|byte| *byte == b'/');
+        let ends_with = |ending: &str| {
+            let mut path = backwards.clone();
+            let mut ending = ending.bytes().rev();
+            ending.all(|byte| path.next().is_some_and(|it| it.eq_ignore_ascii_case(&byte)))
+        };
+        let found = ENDINGS.iter().find(|(ending, _)| ends_with(ending));
         found.map(|(_, api)| *api)
     }
 
-    /// Returns the members that bound a completion, the one to insert first.
+    /// Returns the members that bound a completion for every server, the one to insert first.
     pub(crate) fn max_members(self) -> &'static [&'static str] {
         match self {
             Self::ChatCompletions => &["max_completion_tokens", "max_tokens"],
@@ -55,8 +57,7 @@ impl Api {
     /// Returns the members that ask for several completions.
     pub(crate) fn choice_members(self) -> &'static [&'static str] {
         match self {
-            Self::ChatCompletions => &["n"],
-            Self::Completions => &["n", "best_of"],
+            Self::ChatCompletions | Self::Completions => &["n", "best_of"],
             Self::Responses | Self::Embeddings | Self::Messages => &[],
         }
     }
@@ -95,6 +96,12 @@ mod tests {
             ("/", None),
             ("", None),
             ("é/completions", Some(Api::Completions)),
+            ("/v1/chat/completions\n", Some(Api::ChatCompletions)),
+            (
+                "/v1/chat\u{e0}/comp letions/\r\n/",
+                Some(Api::ChatCompletions),
+            ),
+            ("/v1/messages\u{80}", Some(Api::Messages)),
         ] {
             assert_eq!(Api::of_path(path), api, "{path}");
         }

@@ -14,6 +14,8 @@ pub(crate) enum Role {
     Text,
     /// A bound of the completion.
     MaxTokens,
+    /// A bound of the completion for some servers.
+    OtherMaxTokens,
     /// A number of completions.
     Choices,
     Stream,
@@ -21,9 +23,10 @@ pub(crate) enum Role {
     Background,
 }
 
-const MEMBERS: [(&str, Role); 23] = [
+const MEMBERS: [(&str, Role); 28] = [
     ("messages", Role::Messages),
     ("prompt", Role::Items),
+    ("prompt_embeds", Role::Items),
     ("input", Role::Items),
     ("instructions", Role::Items),
     ("system", Role::Items),
@@ -40,6 +43,10 @@ const MEMBERS: [(&str, Role); 23] = [
     ("max_tokens", Role::MaxTokens),
     ("max_completion_tokens", Role::MaxTokens),
     ("max_output_tokens", Role::MaxTokens),
+    ("max_new_tokens", Role::OtherMaxTokens),
+    ("max_length", Role::OtherMaxTokens),
+    ("n_predict", Role::OtherMaxTokens),
+    ("num_predict", Role::OtherMaxTokens),
     ("n", Role::Choices),
     ("best_of", Role::Choices),
     ("stream", Role::Stream),

@@ -24,12 +24,16 @@ pub struct Request {
     api: Api,
     reserve: Reserve,
     prompt: Tally,
-    /// How many prompts the body has; each gets completions of its own.
+    /// How many prompts the body lists; each gets completions of its own, and so does a body
+    /// that lists none.
     prompts: u64,
     /// How many completions each prompt gets.
     choices: u64,
     /// The members that bound a completion, with their places; `None` for null.
     max_tokens: Vec<(Range<usize>, Option<u64>)>,
+    /// Members that bound a completion for some servers, which may prefer them. They can only
+    /// raise the bound: for other servers they are none.
+    other_max_tokens: Vec<(Range<usize>, u64)>,
     /// The number of tokens that `max_tokens` is lowered to.
     clamp: Option<u64>,
     streams: bool,
@@ -69,9 +73,10 @@ impl Request {
             api,
             reserve,
             prompt: Tally::default(),
-            prompts: 1,
+            prompts: 0,
             choices: 1,
             max_tokens: Vec::new(),
+            other_max_tokens: Vec::new(),
             clamp: None,
             streams: false,
             stream_options: StreamOptions::Absent,
@@ -131,15 +136,17 @@ impl Request {
 
     /// Returns the bound of the completion's tokens, all completions together.
     pub fn completion_tokens(&self) -> u64 {
-        if self.api.max_members().is_empty() {
+        if !self.is_bounded() {
             return 0;
         }
         let stated = self.max_tokens.iter().filter_map(|(_, stated)| *stated);
+        let others = self.other_max_tokens.iter().map(|(_, stated)| *stated);
+        let highest = |bound: u64| others.fold(bound, u64::max);
         let one = match (stated.max(), self.clamp) {
-            (Some(stated), Some(clamp)) => stated.min(clamp),
-            (Some(stated), None) => stated,
+            (Some(stated), Some(clamp)) => highest(stated).min(clamp),
+            (Some(stated), None) => highest(stated),
             (None, Some(clamp)) => clamp,
-            (None, None) => self.reserve.default_max_tokens,
+            (None, None) => highest(self.reserve.default_max_tokens),
         };
         one.saturating_mul(self.completions())
     }
@@ -152,7 +159,7 @@ impl Request {
 
     /// Returns how many completions the request asks for: choices of every prompt.
     pub fn completions(&self) -> u64 {
-        self.prompts.saturating_mul(self.choices)
+        self.prompts.max(1).saturating_mul(self.choices)
     }
 
     /// Lowers the bound of the completions so that all together have at most so many tokens.
@@ -162,7 +169,7 @@ impl Request {
     /// changes. Embeddings have no completion and always fit.
     #[must_use]
     pub fn clamp(&mut self, completion_tokens: u64) -> bool {
-        if self.api.max_members().is_empty() {
+        if !self.is_bounded() {
             return true;
         }
         let each = completion_tokens / self.completions();
@@ -184,24 +191,32 @@ impl Request {
         }
     }
 
+    /// Returns whether it has completions, which can be bounded.
+    fn is_bounded(&self) -> bool {
+        !self.api.max_members().is_empty()
+    }
+
     fn max_tokens_edits(&self) -> Vec<Edit> {
         let Some(clamp) = self.clamp else {
             return Vec::new();
         };
-        let stated = || {
-            self.max_tokens
-                .iter()
-                .filter(|(_, stated)| stated.is_some())
-        };
-        if stated().next().is_some() {
-            let high = stated().filter(|(_, stated)| *stated > Some(clamp));
-            return high.map(|(at, _)| Edit::replace(at, clamp)).collect();
+        let lower =
+            |(at, stated): (&Range<usize>, u64)| (stated > clamp).then(|| Edit::replace(at, clamp));
+        let others = self.other_max_tokens.iter();
+        let others = others.filter_map(|(at, stated)| lower((at, *stated)));
+        let stated = self.max_tokens.iter();
+        let stated = stated.filter_map(|(at, stated)| Some((at, (*stated)?)));
+        let mut edits: Vec<_> = others.chain(stated.clone().filter_map(lower)).collect();
+        if stated.count() == 0 {
+            edits.extend(
+                match (self.max_tokens.first(), self.api.max_members().first()) {
+                    (Some((null, _)), _) => Some(Edit::replace(null, clamp)),
+                    (None, Some(name)) => Some(self.body.insert(name, clamp)),
+                    (None, None) => None,
+                },
+            );
         }
-        match (self.max_tokens.first(), self.api.max_members().first()) {
-            (Some((null, _)), _) => vec![Edit::replace(null, clamp)],
-            (None, Some(name)) => vec![self.body.insert(name, clamp)],
-            (None, None) => Vec::new(),
-        }
+        edits
     }
 
     fn usage_edit(&self) -> Option<Edit> {
@@ -249,14 +264,19 @@ impl Request {
                 }
                 let (tally, items) = prompt::items(reader)?;
                 self.prompt.add(tally);
-                if name == "prompt" && self.api == Api::Completions {
-                    self.prompts = items;
+                if self.api == Api::Completions && name.starts_with("prompt") {
+                    self.prompts += items;
                 }
             }
             Role::Text => self.prompt.add(prompt::value(reader)?),
             Role::MaxTokens if self.api.max_members().contains(&name) => {
                 let (at, number) = whole_number(name, reader)?;
                 self.max_tokens.push((at, number));
+            }
+            Role::OtherMaxTokens if self.is_bounded() => {
+                let (at, number) = whole_number(name, reader)?;
+                self.other_max_tokens
+                    .extend(number.map(|number| (at, number)));
             }
             Role::Choices if self.api.choice_members().contains(&name) => {
                 let (_, number) = whole_number(name, reader)?;
@@ -270,7 +290,7 @@ impl Request {
                 self.background = boolean(name, reader)?.1;
             }
             Role::StreamOptions => reader.skip()?,
-            Role::MaxTokens | Role::Choices | Role::Background => {
+            Role::MaxTokens | Role::OtherMaxTokens | Role::Choices | Role::Background => {
                 self.prompt.add(prompt::unknown(reader)?);
             }
         }

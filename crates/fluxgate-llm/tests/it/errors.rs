@@ -24,6 +24,8 @@ fn errors_name_the_member_or_the_place() {
         (r#"{"max_to\u212Aen\u017f":1}"#, "the member \"max_to\u{212a}en\u{17f}\" must be written `max_tokens`".to_owned()),
         (r#"{"N":2}"#, r#"the member "N" must be written `n`"#.to_owned()),
         (r#"{"max_tokens":-1}"#, format!("the member `max_tokens` must be {number}, not -1")),
+        (r#"{"n_predict":-1}"#, format!("the member `n_predict` must be {number}, not -1")),
+        (r#"{"max_length":"9"}"#, format!("the member `max_length` must be {number}, not the string \"9\"")),
         (r#"{"max_tokens":0}"#, format!("the member `max_tokens` must be {number}, not 0")),
         (r#"{"max_completion_tokens":0}"#, format!("the member `max_completion_tokens` must be {number}, not 0")),
         (r#"{"max_tokens":-0}"#, format!("the member `max_tokens` must be {number}, not -0")),

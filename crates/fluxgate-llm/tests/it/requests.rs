@@ -17,7 +17,26 @@ fn the_completion_is_bounded_by_what_the_request_states() {
         (CHAT, r#"{"max_tokens":7,"n":3}"#, 21),
         (CHAT, r#"{"n":null,"max_tokens":1}"#, 1),
         (CHAT, r#"{"max\u005ftokens":8}"#, 8),
-        (CHAT, r#"{"max_output_tokens":"ignored","best_of":5}"#, 100),
+        (CHAT, r#"{"max_output_tokens":"ignored","best_of":5}"#, 500),
+        // What other servers call the bound only raises it.
+        (CHAT, r#"{"max_tokens":5,"n_predict":300}"#, 300),
+        (CHAT, r#"{"n_predict":5}"#, 100),
+        (
+            CHAT,
+            r#"{"max_tokens":7,"num_predict":3,"max_length":null}"#,
+            7,
+        ),
+        (
+            Api::Completions,
+            r#"{"max_new_tokens":200,"max_length":9,"prompt":["a","b"]}"#,
+            400,
+        ),
+        (
+            Api::Completions,
+            r#"{"max_tokens":2,"prompt_embeds":["AAAA","BBBB"],"prompt":"a"}"#,
+            6,
+        ),
+        (Api::Embeddings, r#"{"max_length":512,"input":"a"}"#, 0),
         (
             CHAT,
             r#"{"max_tokens":1000000000,"n":1000000000}"#,

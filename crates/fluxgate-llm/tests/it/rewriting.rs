@@ -113,6 +113,16 @@ fn the_bound_of_the_completion_is_lowered_or_inserted() {
             Some(r#"{"max_tokens":99,"max_output_tokens":10}"#),
         ),
         (
+            CHAT,
+            r#"{"n_predict":99,"max_tokens":8,"max_length":9}"#,
+            Some(r#"{"n_predict":10,"max_tokens":8,"max_length":9}"#),
+        ),
+        (
+            CHAT,
+            r#"{"n_predict":99}"#,
+            Some(r#"{"n_predict":10,"max_completion_tokens":10}"#),
+        ),
+        (
             Api::Messages,
             r#"{"max_tokens":99}"#,
             Some(r#"{"max_tokens":10}"#),
