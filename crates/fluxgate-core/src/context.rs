@@ -40,6 +40,8 @@ pub struct RequestContext<'a> {
     /// Nearly always text, but a descriptor of Envoy may hold any bytes.
     pub(crate) attributes: Vec<BytePair<'a>>,
     pub(crate) cost: Option<u64>,
+    /// Whether rules that count tokens of language models count none.
+    pub(crate) has_no_tokens: bool,
     /// Whether the charge is held.
     pub(crate) holds: bool,
     /// How long it is asked to be held; slots even if the charge is not.
@@ -177,6 +179,7 @@ impl RequestContext<'_> {
             headers: own_all(self.headers),
             attributes: attributes.collect(),
             cost: self.cost,
+            has_no_tokens: self.has_no_tokens,
             holds: self.holds,
             hold_for: self.hold_for,
             whole_keys: self.whole_keys,
@@ -268,6 +271,14 @@ impl<'a> RequestContextBuilder<'a> {
     /// Sets the cost, which replaces that of every rule.
     pub fn cost(mut self, cost: u64) -> Self {
         self.0.cost = Some(cost);
+        self
+    }
+
+    /// Makes rules that count tokens of language models cost nothing: the request uses none,
+    /// or it is not known yet how many. Their keys are still required.
+    #[doc(hidden)]
+    pub fn without_tokens(mut self) -> Self {
+        self.0.has_no_tokens = true;
         self
     }
 

@@ -1,5 +1,7 @@
 //! The one admission policy: every request takes these steps, whichever transport read it.
 
+mod calls;
+
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -11,12 +13,12 @@ use fluxgate_tower::internals::{
 };
 use fluxgate_tower::{FailedClosedStatus, Handler, HeaderNames};
 use http::StatusCode;
+use http::header::RETRY_AFTER;
 use tracing::field::display;
 
-use crate::config::LlmConfig;
 use crate::error::GatewayError;
 use crate::gateway::{Engine, Gateway};
-use crate::llm::{MeteredCall, ReadBody, ReservedCall, api_of, llm_limit_headers};
+use crate::llm::{MeteredCall, ReadBody, llm_limit_headers};
 use crate::routes::{Route, TwoRoutes, host_name};
 use crate::upstream::Assignment;
 
@@ -31,6 +33,8 @@ pub(crate) struct ReceivedRequest<'a, H> {
     pub(crate) connection: &'a [&'a [u8]],
     /// The declared length of the body.
     pub(crate) body_length: Option<u64>,
+    /// Whether the connection may be upgraded to another protocol.
+    pub(crate) upgrades: bool,
     pub(crate) client: ConnectionInfo,
 }
 
@@ -58,10 +62,6 @@ pub(crate) struct Admitted<'g> {
     /// The call to a language model whose tokens are reserved.
     pub(crate) call: Option<Box<MeteredCall>>,
 }
-
-/// The largest body of a call to a language model, which is read as a whole, if there is no
-/// other limit.
-const MAX_CALL_BODY: u64 = 32 * 1024 * 1024;
 
 /// A request that the gateway answers itself.
 #[derive(Debug)]
@@ -102,32 +102,25 @@ impl<E: Engine> Gateway<E> {
             let handler = self.engine.handler(origin);
             let peer = request.client.peer.ip();
             let llm = route.llm.filter(|llm| llm.filter == index);
-            let mut call = match llm {
+            let (outcome, call) = match llm {
                 // The future is large, and most routes have no calls.
-                Some(llm) => Box::pin(self.read_call(llm, filter, request, body))
+                Some(llm) => Box::pin(self.evaluate_call(llm, (filter, &handler), request, body))
                     .await
                     .map_err(|error| reject(error, Some(route)))?,
-                None => None,
-            };
-            let outcome = match &mut call {
-                Some(call) => {
-                    let evaluation =
-                        call.evaluate(filter, &handler, request.head, request.path, peer);
-                    Box::pin(evaluation).await
-                }
                 None => {
                     let evaluation =
                         filter.evaluate(&handler, request.head, request.path, Some(peer));
-                    evaluation.await
+                    (evaluation.await, None)
                 }
             };
             match outcome {
                 FilterOutcome::Skipped => {}
                 FilterOutcome::Allowed(decision) => {
                     let mut hold = handler.hold(&decision);
-                    if let Some(call) = call {
+                    if let (Some(call), Some(llm)) = (call, llm) {
                         let observer = self.engine.call_observer();
-                        let (sent, reserved) = call.into_metered(&decision, hold, observer);
+                        let (sent, reserved) =
+                            call.into_metered(&decision, hold, llm.on_abort, observer);
                         read_body = Some(sent);
                         hold = match reserved {
                             Ok(call) => {
@@ -175,26 +168,6 @@ impl<E: Engine> Gateway<E> {
             body: read_body,
             call: metered,
         })
-    }
-
-    /// Reads the call to a language model that a request makes, if it makes one and the filter
-    /// applies to it.
-    async fn read_call<H: RequestHead>(
-        &self,
-        llm: LlmConfig,
-        filter: &Filter,
-        request: &ReceivedRequest<'_, H>,
-        body: &mut impl ReadBody,
-    ) -> Result<Option<ReservedCall>, GatewayError> {
-        let Some(api) = api_of(request.head, request.path)? else {
-            return Ok(None);
-        };
-        if filter.rule_set_for(request.path).is_none() {
-            return Ok(None);
-        }
-        let max = self.limits.body_bytes.map_or(MAX_CALL_BODY, u64::from);
-        let body = body.read(max).await?;
-        ReservedCall::read(api, body, llm.reserve).map(Some)
     }
 
     /// Returns the route of a request, and whether the request repeats an identity.
@@ -316,7 +289,10 @@ impl<E: Engine> Gateway<E> {
 
 impl Rejected {
     /// A request that fails with this error after these filters.
-    pub(crate) fn new(error: GatewayError, limit_headers: LimitHeaders<Decision>) -> Self {
+    pub(crate) fn new(error: GatewayError, mut limit_headers: LimitHeaders<Decision>) -> Self {
+        if let Some(seconds) = error.retry_after() {
+            limit_headers.set_others(vec![(RETRY_AFTER, seconds.into())]);
+        }
         Self {
             limit_headers,
             cause: Cause::Error(error),

@@ -18,6 +18,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How large and how many things may be.
     pub limits: Limits,
+    /// The most memory for bodies of calls to language models, in bytes.
+    pub llm_buffer: u64,
 }
 
 /// The requests of a route, the filters that limit them and the upstreams that answer them.
@@ -35,6 +37,10 @@ pub struct RouteConfig {
     pub llm: Option<LlmConfig>,
 }
 
+/// The largest body of a call to a language model, which is read as a whole, if there is no
+/// other limit.
+pub const MAX_CALL_BODY: u64 = 32 * 1024 * 1024;
+
 /// How the calls of a route to language models are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LlmConfig {
@@ -42,6 +48,31 @@ pub struct LlmConfig {
     pub filter: usize,
     /// How tokens are bounded before they are known.
     pub reserve: Reserve,
+    /// What becomes of requests that may use tokens, but are no known calls.
+    pub unknown: UnknownCalls,
+    /// What a call costs whose client leaves before the answer has ended.
+    pub on_abort: OnAbort,
+}
+
+/// What becomes of requests that may use tokens, but are no known calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownCalls {
+    /// They cost this many tokens, and are not settled.
+    Cost(u64),
+    /// They cost no tokens.
+    Allow,
+    /// They are answered with 404.
+    Deny,
+}
+
+/// What a call costs whose client leaves before the answer has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnAbort {
+    /// What was seen until then.
+    #[default]
+    Seen,
+    /// What was reserved, or what was seen if that is more.
+    Reserved,
 }
 
 /// The requests that a route is for: all conditions must hold.

@@ -48,6 +48,18 @@ pub(crate) enum GatewayError {
     /// The body of a call to a language model is encoded.
     #[error("the body of a call to a language model must have no content encoding")]
     EncodedCall,
+    /// The body of a call to a language model is not JSON in UTF-8, by its content type.
+    #[error(
+        "the body of a call to a language model must be JSON in UTF-8, with one Content-Type \
+         such as application/json"
+    )]
+    NotJsonCall,
+    /// The route refuses requests that are no known calls.
+    #[error("this is no known call to a language model")]
+    UnknownCall,
+    /// The bodies of other calls to language models take all memory for them.
+    #[error("too many bodies of calls to language models are held; try again later")]
+    BufferFull,
     /// The client stopped sending the body.
     #[error("the body was not received in time")]
     BodyTimeout,
@@ -79,14 +91,14 @@ impl GatewayError {
             | Self::Unreadable
             | Self::BodyAborted
             | Self::UncountableCall(_) => StatusCode::BAD_REQUEST,
-            Self::EncodedCall => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::EncodedCall | Self::NotJsonCall => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::InvalidToken => StatusCode::UNAUTHORIZED,
-            Self::NoRoute => StatusCode::NOT_FOUND,
-            Self::NotReady | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoRoute | Self::UnknownCall => StatusCode::NOT_FOUND,
+            Self::NotReady | Self::Busy | Self::BufferFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Unreachable(_) | Self::NoResponse(_) | Self::BadResponse(_) => {
@@ -94,6 +106,12 @@ impl GatewayError {
             }
             Self::ConnectTimeout | Self::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
+    }
+
+    /// Returns after how many seconds the client may try again, if that is known to help.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        // Bodies are sent on as they are complete, so memory is free again soon.
+        matches!(self, Self::BufferFull).then_some(1)
     }
 
     /// Returns the problem that the client gets. Causes are only logged.

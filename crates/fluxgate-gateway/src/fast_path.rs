@@ -30,7 +30,7 @@ use crate::error::GatewayError;
 use crate::exchange::{OutgoingRequest, Wanted};
 use crate::forward::{Forwarded, UpstreamResponse};
 use crate::gateway::{Engine, Gateway};
-use crate::llm::{MeteredCall, ReadBody};
+use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::upstream::pool;
 use crate::upstream_request::{RequestOptions, write_header};
 use client::Client;
@@ -133,6 +133,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             // The parser accepts only `Connection: keep-alive`, and drops it.
             connection: &[],
             body_length: Some(request.body.len() as u64),
+            upgrades: false,
             client: self.info,
         };
         let mut arrived = ArrivedBody(request.body);
@@ -152,7 +153,9 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         };
         gateway.write_request((out, scratch), &received, &admitted, &origin, options);
         let head = out.len();
-        out.extend_from_slice(admitted.body.as_deref().unwrap_or(request.body));
+        let call_body = admitted.body.take();
+        out.extend_from_slice(call_body.as_deref().unwrap_or(request.body));
+        drop(call_body);
         let mut call = admitted.call.take();
         if let Some(call) = &mut call {
             call.sent();
@@ -295,11 +298,18 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
 struct ArrivedBody<'a>(&'a [u8]);
 
 impl ReadBody for ArrivedBody<'_> {
-    async fn read(&mut self, max: u64) -> Result<Bytes, GatewayError> {
-        match self.0.len() as u64 > max {
-            true => Err(GatewayError::BodyTooLarge(max)),
-            false => Ok(Bytes::copy_from_slice(self.0)),
-        }
+    async fn has_arrived(&mut self) -> bool {
+        true
+    }
+
+    async fn read(
+        &mut self,
+        max: u64,
+        buffer: &Arc<BodyBuffer>,
+    ) -> Result<BufferedBody, GatewayError> {
+        let mut read = buffer.start(max);
+        read.append(self.0)?;
+        Ok(read.finish())
     }
 }
 

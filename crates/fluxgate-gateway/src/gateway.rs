@@ -11,7 +11,7 @@ use fluxgate_tower::{Handler, TrustError};
 use crate::config::{Config, Limits, Timeouts, UpstreamTarget};
 use crate::forward::Forwarder;
 use crate::http_builders::HttpBuilders;
-use crate::llm::CallObserver;
+use crate::llm::{BodyBuffer, CallObserver};
 use crate::routes::Routes;
 use crate::upstream::{ConnectionLimit, pool};
 
@@ -46,6 +46,8 @@ pub struct Gateway<E> {
     pub(crate) limits: Limits,
     pub(crate) builders: HttpBuilders,
     pub(crate) forwarder: Forwarder,
+    /// The memory for bodies of calls to language models.
+    pub(crate) call_bodies: Arc<BodyBuffer>,
 }
 
 impl<E: Engine> Gateway<E> {
@@ -62,6 +64,7 @@ impl<E: Engine> Gateway<E> {
             routes,
             timeouts,
             limits,
+            llm_buffer,
         } = config;
         let mut upstreams = routes.iter().flat_map(|route| &route.upstreams);
         let needs_tls = upstreams.any(|it| matches!(it, UpstreamTarget::Http { tls: true, .. }));
@@ -76,6 +79,7 @@ impl<E: Engine> Gateway<E> {
                 connections: Arc::new(ConnectionLimit::new(&limits, descriptors)),
                 tls: needs_tls.then(client_config).transpose()?,
             },
+            call_bodies: BodyBuffer::new(llm_buffer),
         })
     }
 

@@ -30,7 +30,8 @@ mod upstream;
 mod upstream_request;
 
 pub use config::{
-    Config, HostPattern, Limits, LlmConfig, RouteConfig, RouteMatch, Timeouts, UpstreamTarget,
+    Config, HostPattern, Limits, LlmConfig, MAX_CALL_BODY, OnAbort, RouteConfig, RouteMatch,
+    Timeouts, UnknownCalls, UpstreamTarget,
 };
 pub use fluxgate_llm::Reserve;
 pub use fluxgate_tower::TrustError;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
@@ -132,42 +132,13 @@ impl RequestBody {
         Ok(length)
     }
 
-    /// Reads the whole body, which may have `max` bytes.
-    pub(crate) async fn collect(
-        &mut self,
-        max: u64,
-        idle: Duration,
-    ) -> Result<Bytes, GatewayError> {
-        let too_large = |length: u64| length > max;
-        if self.length.is_some_and(too_large) {
-            return Err(GatewayError::BodyTooLarge(max));
-        }
-        let mut first = Bytes::new();
-        let mut whole = BytesMut::new();
-        let append = |data: Bytes| {
-            let length = first.len() + whole.len() + data.len();
-            if u64::try_from(length).is_ok_and(too_large) {
-                return Err(GatewayError::BodyTooLarge(max));
-            }
-            // Most bodies arrive in one part, which need not be copied.
-            if first.is_empty() && whole.is_empty() {
-                first = data;
-                return Ok(());
-            }
-            whole.extend_from_slice(&std::mem::take(&mut first));
-            whole.extend_from_slice(&data);
-            Ok(())
-        };
-        self.for_each(idle, append).await?;
-        Ok(if whole.is_empty() {
-            first
-        } else {
-            whole.freeze()
-        })
+    /// Returns whether all of the body has arrived. Does not wait.
+    pub(crate) async fn has_arrived(&mut self) -> bool {
+        poll_fn(|cx| Poll::Ready(!self.is_incomplete(cx))).await
     }
 
     /// Reads all parts of the body, each within `idle`.
-    async fn for_each(
+    pub(crate) async fn for_each(
         &mut self,
         idle: Duration,
         mut take: impl FnMut(Bytes) -> Result<(), GatewayError>,

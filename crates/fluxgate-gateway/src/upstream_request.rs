@@ -101,7 +101,7 @@ pub(crate) fn write_request<H: RequestHead>(
             HeaderKind::EndToEnd if !is_named(name) => {}
             _ => continue,
         }
-        if options.replaced_body.is_some() && name.eq_ignore_ascii_case("accept-encoding") {
+        if options.replaced_body.is_some() && disturbs_call(name) {
             continue;
         }
         let is_spoofed = || {
@@ -145,6 +145,24 @@ pub(crate) fn write_request<H: RequestHead>(
         write_header(out, "transfer-encoding", b"chunked");
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// Returns whether a header must not accompany a call to a language model: it asks for an
+/// answer in a form that cannot be counted, or servers that do not distinguish `_` and the like
+/// from `-` would take it for one that says how to read the body.
+fn disturbs_call(name: &str) -> bool {
+    const ANSWER: [&str; 3] = ["accept-encoding", "range", "if-range"];
+    const BODY: [&str; 3] = ["content-type", "content-encoding", "content-length"];
+    let is_variant = |known: &str| {
+        let fold = |byte: u8| match byte {
+            b'a'..=b'z' | b'0'..=b'9' => byte,
+            b'A'..=b'Z' => byte.to_ascii_lowercase(),
+            _ => b'-',
+        };
+        name.bytes().map(fold).eq(known.bytes()) && !name.eq_ignore_ascii_case(known)
+    };
+    ANSWER.iter().any(|known| name.eq_ignore_ascii_case(known))
+        || BODY.iter().any(|known| is_variant(known))
 }
 
 /// Returns whether the gateway writes a header itself. First a cheap test: all their names

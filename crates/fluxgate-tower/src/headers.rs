@@ -51,9 +51,9 @@ impl<R: Report> LimitHeaders<R> {
         self.others = headers;
     }
 
-    /// Returns whether no filter has added a report.
+    /// Returns whether there are no headers to write.
     pub fn is_empty(&self) -> bool {
-        self.reports.is_empty()
+        self.reports.is_empty() && self.others.is_empty()
     }
 
     /// Returns the report of the last filter.
@@ -68,7 +68,7 @@ impl<R: Report> LimitHeaders<R> {
 
     /// Sets the headers of a response, replacing those of the same names.
     pub fn write(&self, headers: &mut HeaderMap) {
-        if !self.is_empty() {
+        if !self.reports.is_empty() {
             HeaderValues::collect(|sink| self.write_to(sink)).insert_into(headers);
         }
         for (name, value) in &self.others {
@@ -78,7 +78,9 @@ impl<R: Report> LimitHeaders<R> {
 
     /// Appends the headers as text, each with its line end.
     pub fn write_text(&self, out: &mut Vec<u8>) {
-        self.write_to(&mut TextSink(out));
+        if !self.reports.is_empty() {
+            self.write_to(&mut TextSink(out));
+        }
         for (name, value) in &self.others {
             out.extend_from_slice(name.as_str().as_bytes());
             out.extend_from_slice(b": ");

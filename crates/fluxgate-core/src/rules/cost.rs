@@ -87,6 +87,7 @@ impl Cost {
             Self::Fixed(cost) => return *cost,
             Self::Header(name) => context.header(name),
             Self::Attribute(name) => context.attribute(name),
+            Self::Tokens(_) if context.has_no_tokens => return 0,
             Self::Tokens(tokens) => context.attribute(tokens.attribute()),
         };
         text.and_then(whole_number).map_or(1, |cost| cost.max(1))

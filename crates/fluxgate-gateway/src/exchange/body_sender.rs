@@ -85,6 +85,8 @@ impl BodySender {
                     Poll::Pending => return Ok(false),
                 }
             }
+            // What has been sent is not needed any more.
+            self.pending = Bytes::new();
             if self.has_ended {
                 return Ok(true);
             }

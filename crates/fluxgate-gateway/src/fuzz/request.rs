@@ -78,6 +78,7 @@ fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
         host: request.host,
         connection: &[],
         body_length: Some(request.body.len() as u64),
+        upgrades: false,
         client: ConnectionInfo {
             peer: ([127, 0, 0, 1], 4000).into(),
             port: 8080,

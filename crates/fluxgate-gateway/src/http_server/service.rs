@@ -25,7 +25,7 @@ use crate::error::GatewayError;
 use crate::exchange::{BodyReader, OutgoingRequest, ResponseHead, Wanted};
 use crate::forward::{Forwarded, UpstreamResponse};
 use crate::gateway::{Engine, Gateway};
-use crate::llm::{MeteredCall, ReadBody};
+use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::request_body::RequestBody;
 use crate::request_checks::{self, CheckedHead};
 use crate::timeouts::{ConnectionState, watch_response};
@@ -105,6 +105,7 @@ impl<E: Engine> Gateway<E> {
             host: checked.host,
             connection: &checked.connection,
             body_length,
+            upgrades: checked.upgrade.is_some() && can_upgrade(parts),
             client: client.info,
         };
         let mut body = IncomingBody {
@@ -141,10 +142,9 @@ impl<E: Engine> Gateway<E> {
         client: &Client,
     ) -> Result<Response<ResponseBody>, GatewayError> {
         let parts = request.head;
-        // hyper knows whether the connection can be upgraded.
-        let can_upgrade = parts.extensions.get::<OnUpgrade>().is_some()
-            && !admitted.route.counts_calls(request.path);
-        let upgrade = checked.upgrade.filter(|_| can_upgrade);
+        let counts_calls = admitted.route.counts_calls(request.path);
+        let upgrade = checked.upgrade;
+        let upgrade = upgrade.filter(|_| can_upgrade(parts) && !counts_calls);
         let wanted = Wanted {
             head_only: parts.method() == "HEAD",
             trailers: checked.trailers,
@@ -251,12 +251,34 @@ struct IncomingBody {
 }
 
 impl ReadBody for IncomingBody {
-    async fn read(&mut self, max: u64) -> Result<Bytes, GatewayError> {
-        let Some(mut body) = self.body.take() else {
-            return Ok(Bytes::new());
-        };
-        body.collect(max, self.idle).await
+    async fn has_arrived(&mut self) -> bool {
+        match &mut self.body {
+            Some(body) => body.has_arrived().await,
+            None => true,
+        }
     }
+
+    async fn read(
+        &mut self,
+        max: u64,
+        buffer: &Arc<BodyBuffer>,
+    ) -> Result<BufferedBody, GatewayError> {
+        let Some(mut body) = self.body.take() else {
+            return Ok(buffer.start(0));
+        };
+        let max = match body.length() {
+            Some(length) if length > max => return Err(GatewayError::BodyTooLarge(max)),
+            length => length.unwrap_or(max),
+        };
+        let mut read = buffer.start(max);
+        body.for_each(self.idle, |part| read.append(&part)).await?;
+        Ok(read.finish())
+    }
+}
+
+/// Returns whether a connection can be upgraded, which hyper knows.
+fn can_upgrade(parts: &Parts) -> bool {
+    parts.extensions.get::<OnUpgrade>().is_some()
 }
 
 /// Returns the target without scheme and host.

@@ -1,86 +1,163 @@
 //! Recognizes calls to language models.
 
 use std::future::Future;
+use std::sync::Arc;
 
-use bytes::Bytes;
 use fluxgate_core::internals::RequestPath;
 use fluxgate_llm::Api;
 use fluxgate_tower::internals::RequestHead;
 
+use super::body_buffer::{BodyBuffer, BufferedBody};
+use super::content_type::check_body_head;
 use crate::error::GatewayError;
 
-/// These methods make no calls: they list, fetch and delete what calls have stored.
+/// These methods make no calls: they list, fetch and delete what calls have stored. All others
+/// count as POST, which some servers take them for, and so do these with a body: servers that
+/// look only at the path take it for a call.
 const OTHER_METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "DELETE"];
 
 /// The body of a request, for routes that read it before it is forwarded.
 pub(crate) trait ReadBody: Send {
-    /// Reads the whole body, which may have `max` bytes.
-    fn read(&mut self, max: u64) -> impl Future<Output = Result<Bytes, GatewayError>> + Send;
+    /// Returns whether all of the body has arrived, so that reading it waits for nothing.
+    fn has_arrived(&mut self) -> impl Future<Output = bool> + Send;
+
+    /// Reads the whole body, which may have `max` bytes, into memory of `buffer`.
+    fn read(
+        &mut self,
+        max: u64,
+        buffer: &Arc<BodyBuffer>,
+    ) -> impl Future<Output = Result<BufferedBody, GatewayError>> + Send;
 }
 
-/// Returns the API of a language model that a request calls, if any.
-///
-/// # Errors
-/// If the two forms of its path belong to different APIs, so that it cannot be counted, or if
-/// its body is encoded.
-pub(crate) fn api_of(
-    head: &impl RequestHead,
-    path: &RequestPath<'_>,
-) -> Result<Option<Api>, GatewayError> {
-    if OTHER_METHODS.contains(&head.method()) {
-        return Ok(None);
-    }
-    let raw = Api::of_path(path.raw());
-    let api = match path.other().and_then(Api::of_path) {
-        Some(other) if raw.is_some_and(|raw| raw != other) => {
-            let reason = "the two forms of the path belong to different APIs";
-            return Err(GatewayError::Ambiguous(reason));
+/// What a request on a route for language models is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// A call whose tokens can be counted.
+    Known(Api),
+    /// It may use tokens, but it is not known how many.
+    Unknown,
+    /// It uses no tokens.
+    NoCall,
+}
+
+impl CallKind {
+    /// Returns what a request is, which may have a body, or upgrade its connection to another
+    /// protocol.
+    ///
+    /// # Errors
+    /// If the two forms of its path belong to different APIs, or if servers could read its body
+    /// otherwise than the gateway: then it cannot be counted.
+    pub(crate) fn of(
+        head: &impl RequestHead,
+        path: &RequestPath<'_>,
+        has_body: bool,
+        upgrades: bool,
+    ) -> Result<Self, GatewayError> {
+        if OTHER_METHODS.contains(&head.method()) && !has_body {
+            // A connection that is upgraded, such as a WebSocket, may carry any calls. Those at
+            // the path of an API are not upgraded.
+            let carries_calls = upgrades && !path.either(|path| Api::of_path(path).is_some());
+            return Ok(if carries_calls {
+                Self::Unknown
+            } else {
+                Self::NoCall
+            });
         }
-        other => other.or(raw),
-    };
-    let is_plain = |line: &[u8]| line.trim_ascii().eq_ignore_ascii_case(b"identity");
-    if api.is_some() && !head.header_lines("content-encoding").all(is_plain) {
-        return Err(GatewayError::EncodedCall);
+        let raw = Api::of_path(path.raw());
+        let api = match path.other().and_then(Api::of_path) {
+            Some(other) if raw.is_some_and(|raw| raw != other) => {
+                let reason = "the two forms of the path belong to different APIs";
+                return Err(GatewayError::Ambiguous(reason));
+            }
+            other => other.or(raw),
+        };
+        let Some(api) = api else {
+            return Ok(Self::Unknown);
+        };
+        check_body_head(head)?;
+        Ok(Self::Known(api))
     }
-    Ok(api)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn api(method: &str, path: &str, encoding: Option<&str>) -> Result<Option<Api>, u16> {
+    fn kind(method: &str, path: &str, header: Option<(&str, &str)>) -> Result<CallKind, u16> {
         let mut request = http::Request::builder().method(method).uri(path);
-        if let Some(encoding) = encoding {
-            request = request.header("Content-Encoding", encoding);
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let path = RequestPath::read(parts.uri.path()).unwrap();
-        api_of(&parts, &path).map_err(|error| error.status().as_u16())
+        let has_body = !OTHER_METHODS.contains(&method);
+        CallKind::of(&parts, &path, has_body, false).map_err(|error| error.status().as_u16())
     }
+
+    const CHAT: CallKind = CallKind::Known(Api::ChatCompletions);
 
     #[test]
     fn either_form_of_the_path_makes_a_call() {
         for (path, expected) in [
-            ("/v1/chat/completions", Ok(Some(Api::ChatCompletions))),
-            ("/v1/chat%2Fcompletions", Ok(Some(Api::ChatCompletions))),
-            ("/v1/chat/completions;x", Ok(Some(Api::ChatCompletions))),
-            ("/v1/chat/%63ompletions", Ok(Some(Api::ChatCompletions))),
+            ("/v1/chat/completions", Ok(CHAT)),
+            ("/v1/chat%2Fcompletions", Ok(CHAT)),
+            ("/v1/chat/completions;x", Ok(CHAT)),
+            ("/v1/chat/%63ompletions", Ok(CHAT)),
             ("/v1/chat;x/completions", Err(400)),
-            ("/v1/models", Ok(None)),
+            ("/v1/models", Ok(CallKind::Unknown)),
+            ("/v1/messages/batches", Ok(CallKind::Unknown)),
         ] {
-            assert_eq!(api("POST", path, None), expected, "{path}");
-            assert_eq!(api("post", path, None), expected, "{path}");
-            assert_eq!(api("GET", path, None), Ok(None), "{path}");
+            for method in ["POST", "post", "PUT", "PATCH", "QUERY"] {
+                assert_eq!(kind(method, path, None), expected, "{path}");
+            }
+            for method in OTHER_METHODS {
+                assert_eq!(kind(method, path, None), Ok(CallKind::NoCall), "{path}");
+            }
         }
     }
 
     #[test]
-    fn an_encoded_body_is_refused() {
+    fn a_body_that_servers_read_otherwise_is_refused() {
         let chat = "/v1/chat/completions";
-        assert_eq!(api("POST", chat, Some("gzip")), Err(415));
-        let known = Ok(Some(Api::ChatCompletions));
-        assert_eq!(api("POST", chat, Some("Identity")), known);
-        assert_eq!(api("POST", "/v1/files", Some("gzip")), Ok(None));
+        for (name, value) in [
+            ("Content-Encoding", "gzip"),
+            ("Content-Encoding", "identity, gzip"),
+            ("Content-Encoding", ""),
+            ("Content-Type", "application/json; charset=utf-7"),
+            ("Content-Type", "text/plain"),
+        ] {
+            assert_eq!(kind("POST", chat, Some((name, value))), Err(415), "{value}");
+            let unknown = kind("POST", "/v1/files", Some((name, value)));
+            assert_eq!(unknown, Ok(CallKind::Unknown));
+        }
+        let plain = Some(("Content-Encoding", "Identity"));
+        assert_eq!(kind("POST", chat, plain), Ok(CHAT));
+    }
+
+    #[test]
+    fn a_body_makes_a_call_of_any_method() {
+        let (head, ()) = http::Request::new(()).into_parts();
+        assert_eq!(head.method, "GET");
+        for (path, expected) in [
+            ("/v1/chat/completions", CHAT),
+            ("/v1/models", CallKind::Unknown),
+        ] {
+            let path = RequestPath::read(path).unwrap();
+            let kind = CallKind::of(&head, &path, true, false);
+            assert_eq!(kind.unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn an_upgrade_may_carry_calls() {
+        let (head, ()) = http::Request::new(()).into_parts();
+        for (path, expected) in [
+            ("/v1/realtime", CallKind::Unknown),
+            ("/v1/responses", CallKind::NoCall),
+        ] {
+            let path = RequestPath::read(path).unwrap();
+            let kind = CallKind::of(&head, &path, false, true);
+            assert_eq!(kind.unwrap(), expected);
+        }
     }
 }

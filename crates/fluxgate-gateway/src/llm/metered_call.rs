@@ -7,14 +7,16 @@ use fluxgate_llm::{AnswerFormat, Meter, Passed, Request, TokenUsage};
 use fluxgate_tower::RequestHold;
 
 use super::call_observer::{CallEnd, CallObserver};
+use crate::config::OnAbort;
 
 /// A call that was allowed. It is settled once: by [`MeteredCall::finish`] at the end of the
-/// answer, or by [`MeteredCall::cut_off`], also when it is dropped, by what was seen until
-/// then.
+/// answer; by [`MeteredCall::cut_off`] where the upstream ends it, by what was seen until
+/// then; or when it is dropped, because the client has left, as `on_abort` says.
 #[derive(Debug)]
 pub(crate) struct MeteredCall {
     meter: Meter,
     hold: RequestHold,
+    on_abort: OnAbort,
     observer: Arc<dyn CallObserver>,
     progress: Progress,
     /// Whether events may be removed from the answer.
@@ -43,12 +45,14 @@ impl MeteredCall {
     pub(super) fn new(
         request: Request,
         hold: RequestHold,
+        on_abort: OnAbort,
         observer: Arc<dyn CallObserver>,
     ) -> Self {
         Self {
             // Without an answer, the prompt counts.
             meter: Meter::new(request, AnswerFormat::Events),
             hold,
+            on_abort,
             observer,
             progress: Progress::Unused,
             removes_events: false,
@@ -124,16 +128,42 @@ impl MeteredCall {
             Progress::Answered => end(&mut self.meter),
             _ => Vec::new(),
         };
-        self.settle();
+        self.settle(TokenUsage::clone);
         rest
     }
 
-    fn settle(&mut self) {
+    /// Settles a call whose client has left.
+    fn abandon(&mut self) {
+        if self.progress == Progress::Answered {
+            let _ = self.meter.cut_off();
+        }
+        let request = self.meter.request();
+        let reserved = TokenUsage {
+            prompt_tokens: request.prompt_tokens(),
+            completion_tokens: request.completion_tokens(),
+            total_tokens: request.total_tokens(),
+            is_reported: false,
+        };
+        let on_abort = self.on_abort;
+        self.settle(|seen| match on_abort {
+            OnAbort::Seen => *seen,
+            // Never below what was seen, which may exceed what was reserved.
+            OnAbort::Reserved => TokenUsage {
+                prompt_tokens: seen.prompt_tokens.max(reserved.prompt_tokens),
+                completion_tokens: seen.completion_tokens.max(reserved.completion_tokens),
+                total_tokens: seen.total_tokens.max(reserved.total_tokens),
+                is_reported: false,
+            },
+        });
+    }
+
+    /// Settles the call with what `charge` makes of the tokens that were seen.
+    fn settle(&mut self, charge: impl FnOnce(&TokenUsage) -> TokenUsage) {
         let (end, used) = match self.progress {
             Progress::Settled => return,
             Progress::Unused => (CallEnd::Failed, UNUSED),
             Progress::Sent | Progress::Answered => {
-                let used = self.meter.tokens();
+                let used = charge(&self.meter.tokens());
                 let end = match used.is_reported {
                     true => CallEnd::Reported,
                     false => CallEnd::Estimated,
@@ -154,6 +184,6 @@ impl MeteredCall {
 
 impl Drop for MeteredCall {
     fn drop(&mut self) {
-        let _ = self.cut_off();
+        self.abandon();
     }
 }

@@ -10,21 +10,28 @@ use fluxgate_llm::{Api, Request, Reserve};
 use fluxgate_tower::internals::{Filter, FilterOutcome, RequestHead};
 use fluxgate_tower::{Handler, RequestHold};
 
+use super::body_buffer::BufferedBody;
 use super::call_observer::CallObserver;
 use super::metered_call::MeteredCall;
+use crate::config::OnAbort;
 use crate::error::GatewayError;
 
 /// A call whose body has been read.
 #[derive(Debug)]
 pub(crate) struct ReservedCall {
     request: Request,
-    body: Bytes,
+    body: BufferedBody,
 }
 
 impl ReservedCall {
     /// Reads the body of a call.
-    pub(crate) fn read(api: Api, body: Bytes, reserve: Reserve) -> Result<Self, GatewayError> {
-        let request = Request::read(api, &body, reserve).map_err(GatewayError::UncountableCall)?;
+    pub(crate) fn read(
+        api: Api,
+        body: BufferedBody,
+        reserve: Reserve,
+    ) -> Result<Self, GatewayError> {
+        let request = Request::read(api, body.content(), reserve);
+        let request = request.map_err(GatewayError::UncountableCall)?;
         Ok(Self { request, body })
     }
 
@@ -45,35 +52,40 @@ impl ReservedCall {
         };
         let (request, peer) = ((head, path), Some(peer));
         if rules.as_ref().is_some_and(clamps) {
-            let reserved = self.attributes();
-            let peek = filter.peek(handler, &rules, request, peer, |it| hold(it, reserved));
+            let reserved = self.tokens();
+            let peek = filter.peek(handler, &rules, request, peer, |context| {
+                with_tokens(context, reserved).held()
+            });
             // The future is large, and few rules clamp.
             if let Some(decision) = Box::pin(peek).await {
                 self.clamp(decision.levels());
             }
         }
-        let reserved = self.attributes();
-        let evaluation =
-            filter.evaluate_with(handler, &rules, request, peer, |it| hold(it, reserved));
+        let reserved = self.tokens();
+        let evaluation = filter.evaluate_with(handler, &rules, request, peer, |context| {
+            with_tokens(context, reserved).held()
+        });
         evaluation.await
     }
 
     /// Returns the call that was allowed, and what to send. If the decision counts no tokens,
     /// the call passes as it is and there is nothing to meter.
     pub(crate) fn into_metered(
-        self,
+        mut self,
         decision: &Decision,
         hold: Option<RequestHold>,
+        on_abort: OnAbort,
         observer: Arc<dyn CallObserver>,
     ) -> (Bytes, Result<MeteredCall, Option<RequestHold>>) {
         let counts_tokens = decision.rules().any(|(rule, _)| rule.tokens().is_some());
         match hold {
             Some(hold) if counts_tokens => {
-                let body = self.request.rewrite(&self.body);
-                let body = body.map_or(self.body, Bytes::from);
-                (body, Ok(MeteredCall::new(self.request, hold, observer)))
+                let sent = self.request.rewrite(self.body.content());
+                self.body.replace(sent);
+                let call = MeteredCall::new(self.request, hold, on_abort, observer);
+                (self.body.into_bytes(), Ok(call))
             }
-            hold => (self.body, Err(hold)),
+            hold => (self.body.into_bytes(), Err(hold)),
         }
     }
 
@@ -101,13 +113,13 @@ impl ReservedCall {
         let _ = self.request.clamp(wanted.min(left)) || self.request.clamp(wanted.min(most));
     }
 
-    /// Returns the attributes that rules count.
-    fn attributes(&self) -> [(Tokens, u64); 3] {
+    /// Returns the tokens that rules count: all, and those of the prompt and the completion.
+    fn tokens(&self) -> [u64; 3] {
         let request = &self.request;
         [
-            (Tokens::Total, request.total_tokens()),
-            (Tokens::Prompt, request.prompt_tokens()),
-            (Tokens::Completion, request.completion_tokens()),
+            request.total_tokens(),
+            request.prompt_tokens(),
+            request.completion_tokens(),
         ]
     }
 }
@@ -117,13 +129,13 @@ fn clamps(rules: &ActiveRuleSet) -> bool {
     rules.rules().iter().any(|rule| rule.clamps())
 }
 
-/// Adds the tokens to the context of a request, and holds the charge.
-fn hold<'a>(
-    mut context: RequestContextBuilder<'a>,
-    reserved: [(Tokens, u64); 3],
-) -> RequestContextBuilder<'a> {
-    for (tokens, number) in reserved {
-        context = context.attribute(tokens.attribute(), number.to_string());
-    }
-    context.held()
+/// Adds tokens to the context of a request: all, and those of the prompt and the completion.
+pub(crate) fn with_tokens(
+    context: RequestContextBuilder<'_>,
+    [total, prompt, completion]: [u64; 3],
+) -> RequestContextBuilder<'_> {
+    context
+        .attribute(Tokens::Total.attribute(), total.to_string())
+        .attribute(Tokens::Prompt.attribute(), prompt.to_string())
+        .attribute(Tokens::Completion.attribute(), completion.to_string())
 }

@@ -34,6 +34,15 @@ pub enum FilterOutcome<R> {
     InvalidToken,
 }
 
+impl<R> From<ContextError> for FilterOutcome<R> {
+    fn from(error: ContextError) -> Self {
+        match error {
+            ContextError::BadRequest(bad) => Self::BadRequest(bad),
+            ContextError::InvalidToken => Self::InvalidToken,
+        }
+    }
+}
+
 /// A request that must wait, or for which the handler must be awaited. Dropping it cancels its
 /// reservation.
 #[must_use]
@@ -134,6 +143,40 @@ impl Filter {
         }
     }
 
+    /// Returns how a request is refused by what is known of it now, or `None` if it may still
+    /// pass. Nothing is charged. `customize` may change its context, which must not cost more
+    /// than that of the final evaluation.
+    ///
+    /// This comes before the expensive part of learning the whole cost, such as reading a
+    /// body. It only peeks: charging a part of the rules first would need a second step that
+    /// returns the charge if the rest is refused, and others would be denied in between. So the
+    /// one evaluation that follows still charges all rules or none. A request that may wait is
+    /// not refused, and does not wait here: it would take a permit, and reserve units, for a
+    /// request that may never become complete.
+    pub async fn refusal<'a, H: Handler>(
+        &'a self,
+        handler: &'a H,
+        rules: &'a H::Rules,
+        request: (&'a (impl RequestHead + Sync), &'a RequestPath<'_>),
+        peer: Option<IpAddr>,
+        customize: impl FnOnce(RequestContextBuilder<'a>) -> RequestContextBuilder<'a>,
+    ) -> Option<FilterOutcome<H::Report>> {
+        let rule_set = self.rule_set.as_deref().unwrap_or_default();
+        let customize = |context, _: &_| customize(context);
+        let context = match self.context(handler, rules, request, peer, customize) {
+            Ok(context) => context,
+            Err(error) => return Some(error.into()),
+        };
+        let report = match handler.try_decide(rule_set, rules, &context, Mode::Peek) {
+            Ok(report) => report,
+            Err(pending) => { handler.decide(rule_set, rules, &context, pending).await }.0,
+        };
+        if report.allowed() || must_wait(&report) {
+            return None;
+        }
+        Some(Self::conclude(handler, &context, report))
+    }
+
     #[expect(
         clippy::result_large_err,
         reason = "it is moved once, into the future that continues"
@@ -150,8 +193,7 @@ impl Filter {
         let customize = |context, _: &_| customize(context);
         let context = match self.context(handler, rules, (head, path), peer, customize) {
             Ok(context) => context,
-            Err(ContextError::BadRequest(bad)) => return Ok(FilterOutcome::BadRequest(bad)),
-            Err(ContextError::InvalidToken) => return Ok(FilterOutcome::InvalidToken),
+            Err(error) => return Ok(error.into()),
         };
         let (mode, local) = self.mode_and_permit(handler, rules);
         let next = match handler.try_decide(rule_set, rules, &context, mode) {

@@ -23,19 +23,22 @@ pub struct Gateway {
     pub timeouts: Timeouts,
     /// How large and how many things may be.
     pub limits: Limits,
+    /// The most memory for bodies of calls to language models, in bytes.
+    pub llm_buffer: u64,
     /// The certificate of the listener, if it uses TLS.
     pub tls: Option<Tls>,
 }
 
 impl Gateway {
     pub(super) fn read(node: Option<&Node>, filters: &[Filter], faults: &mut Faults) -> Self {
-        let names = ["routes", "timeouts", "limits", "tls"];
-        let [routes, timeouts, limits, tls] =
-            node.map_or([None; 4], |node| node.fields("`gateway`", names, faults));
+        let names = ["routes", "timeouts", "limits", "llm", "tls"];
+        let [routes, timeouts, limits, llm, tls] =
+            node.map_or([None; 5], |node| node.fields("`gateway`", names, faults));
         Self {
             routes: route::read(routes, filters, faults),
             timeouts: read_timeouts(timeouts, faults),
             limits: read_limits(limits, faults),
+            llm_buffer: llm::read_buffer(llm, faults),
             tls: tls.and_then(|node| Tls::read(node, faults)),
         }
     }
@@ -48,6 +51,7 @@ impl Gateway {
             ("routes", routes),
             ("timeouts", Some(show_timeouts(&self.timeouts))),
             ("limits", Some(show_limits(&self.limits))),
+            ("llm", Some(llm::show_buffer(self.llm_buffer))),
             ("tls", tls),
         ])
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fluxgate_core::{ActiveRule, Band, RuleMode, RuleSet, Tokens};
+use fluxgate_gateway::{MAX_CALL_BODY, UnknownCalls};
 
 use super::{Config, Filter, Llm, Route, Rules};
 
@@ -10,11 +11,26 @@ impl Config {
     /// Warns of routes that count no tokens, or that deny calls without a bound. Rules from
     /// elsewhere are not known yet, and not checked.
     pub(super) fn warn_about_tokens(&self, warn: &mut impl FnMut(String)) {
+        self.warn_about_buffer(warn);
         for route in &self.gateway.routes {
             match &route.llm {
                 Some(llm) => self.warn_about_calls(route, llm, warn),
                 None => self.warn_about_uncounted(route, warn),
             }
+        }
+    }
+
+    /// Warns of a buffer that is smaller than one body may be.
+    fn warn_about_buffer(&self, warn: &mut impl FnMut(String)) {
+        let gateway = &self.gateway;
+        let largest = gateway.limits.body_bytes.map_or(MAX_CALL_BODY, u64::from);
+        let buffer = gateway.llm_buffer;
+        if buffer < largest && gateway.routes.iter().any(|route| route.llm.is_some()) {
+            warn(format!(
+                "`gateway.llm.buffer` has {buffer} bytes, but a body may have {largest}: larger \
+                 bodies than the buffer are always answered with 503; raise it, or lower \
+                 `limits.body_bytes`"
+            ));
         }
     }
 
@@ -36,6 +52,17 @@ impl Config {
                     "route `{id}`: calls without `max_tokens` are always denied: they reserve \
                      {reserved} tokens (`default_max_tokens`), but band `{}` of rule `{}` has a \
                      capacity of {}",
+                    band.id(),
+                    rule.id(),
+                    band.capacity()
+                ));
+            } else if let UnknownCalls::Cost(tokens) = llm.unknown
+                && let Some(band) = band_below_unknown(tokens, rule)
+            {
+                warn(format!(
+                    "route `{id}`: POST requests that are no known calls are always denied: they \
+                     cost {tokens} tokens (`unknown`), but band `{}` of rule `{}` has a capacity \
+                     of {}",
                     band.id(),
                     rule.id(),
                     band.capacity()
@@ -87,5 +114,15 @@ fn band_below(reserved: u64, rule: &ActiveRule) -> Option<&Band> {
     if !counts_completion || rule.clamps() || rule.mode() != RuleMode::Enforce {
         return None;
     }
-    rule.bands().iter().find(|band| band.capacity() < reserved)
+    narrower(rule, reserved)
+}
+
+/// Returns a band that always denies an unknown call of so many tokens, if there is one.
+fn band_below_unknown(tokens: u64, rule: &ActiveRule) -> Option<&Band> {
+    let is_counted = rule.tokens().is_some() && rule.mode() == RuleMode::Enforce;
+    is_counted.then(|| narrower(rule, tokens)).flatten()
+}
+
+fn narrower(rule: &ActiveRule, tokens: u64) -> Option<&Band> {
+    rule.bands().iter().find(|band| band.capacity() < tokens)
 }

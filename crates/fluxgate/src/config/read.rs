@@ -9,6 +9,14 @@ use fluxgate_core::internals::yaml::{Faults, Node, Value};
 const MAX_NAME: usize = 200;
 const MAX_SHORT: Duration = Duration::from_secs(3600);
 
+/// The units of sizes, the largest first.
+pub(super) const SIZE_UNITS: [(&str, u64); 4] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("", 1),
+];
+
 /// Returns the boolean, or the default.
 pub(super) fn boolean(node: Option<&Node>, what: &str, default: bool, faults: &mut Faults) -> bool {
     let given = node.and_then(|node| node.boolean(what, faults));
@@ -58,6 +66,38 @@ pub(super) fn whole(
     let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
     let given = node.and_then(|node| node.whole(what, signed(least), signed(most), faults));
     given.map_or(default, i64::unsigned_abs)
+}
+
+/// Returns the size in bytes, or the default: a whole number, alone or with one of the units
+/// KiB, MiB and GiB.
+pub(super) fn size(
+    node: Option<&Node>,
+    what: &str,
+    (least, most): (u64, u64),
+    default: u64,
+    faults: &mut Faults,
+) -> u64 {
+    let Some(node) = node else { return default };
+    let size = node.as_text().and_then(parse_size);
+    let size = size.filter(|size| (least..=most).contains(size));
+    size.unwrap_or_else(|| {
+        let given = node.as_text().unwrap_or(node.kind());
+        faults.add(
+            node.position,
+            format!(
+                "{what} must be a size from {least} to {most} bytes, such as 256MiB, 64KiB or \
+                 65536, not {given}"
+            ),
+        );
+        default
+    })
+}
+
+fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let (_, bytes) = SIZE_UNITS.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*bytes)
 }
 
 /// Returns the path of a file or a directory.

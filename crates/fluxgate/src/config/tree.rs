@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use fluxgate_core::internals::yaml::{Node, Position, Value};
 
+use super::read::SIZE_UNITS;
+
 /// Returns the value of a field, if the node is a mapping that has it.
 pub(super) fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
     let Value::Map(pairs) = &node.value else {
@@ -65,6 +67,15 @@ pub(super) fn one_or_list(items: impl IntoIterator<Item = Node>) -> Node {
         1 => items.remove(0),
         _ => list(items),
     }
+}
+
+/// Returns a size in bytes, in the largest unit that divides it.
+pub(super) fn size(bytes: u64) -> Node {
+    let unit = SIZE_UNITS
+        .into_iter()
+        .find(|(_, unit)| bytes.is_multiple_of(*unit));
+    let (name, unit) = unit.unwrap_or(("", 1));
+    plain(format!("{}{name}", bytes / unit))
 }
 
 pub(super) fn list(items: impl IntoIterator<Item = Node>) -> Node {

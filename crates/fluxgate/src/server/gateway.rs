@@ -39,6 +39,7 @@ impl GatewayListener {
             routes: routes.collect(),
             timeouts: gateway.timeouts,
             limits: gateway.limits,
+            llm_buffer: gateway.llm_buffer,
         };
         let gateway = Gateway::new(config, Arc::clone(engine), descriptors);
         let gateway = gateway.map_err(|error| Failure::new(Exit::Config, error))?;
@@ -70,6 +71,8 @@ fn route_config(route: &config::Route, filters: &Filters) -> RouteConfig {
         Some(LlmConfig {
             filter,
             reserve: llm.reserve,
+            unknown: llm.unknown,
+            on_abort: llm.on_abort,
         })
     });
     RouteConfig {

@@ -16,7 +16,7 @@ mod http2;
 mod identity_headers;
 mod idle_connections;
 mod log_injection;
-mod memory;
+pub(crate) mod memory;
 mod readings;
 mod responses;
 mod slow_clients;

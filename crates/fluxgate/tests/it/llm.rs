@@ -2,16 +2,21 @@
 
 mod aborted;
 mod apis;
+mod before_body;
+mod buffer;
 mod clamp;
 mod config;
+mod content_types;
 mod cut_off;
 mod echo;
 mod headers;
+mod http2_client;
 mod identity;
 mod openai_client;
 mod redis;
 mod refused;
 mod settled;
+mod unknown;
 mod waiting;
 
 use fluxgate_testkit::{Answer, Http, ModelServer, RawClient};
@@ -45,10 +50,15 @@ fn start_with(model: &ModelServer, rules: &str) -> Service {
 
 /// The same, in front of any server.
 fn start_at(url: &str, rules: &str) -> Service {
+    start_route(url, "{ rules: main }", rules)
+}
+
+/// The same, with this setting `llm` of the route.
+fn start_route(url: &str, llm: &str, rules: &str) -> Service {
     let config = format!(
         "filters: {{ main: {{ rule_set: s }} }}\n\
          gateway:\n  routes:\n    - {{ id: llm, upstreams: [\"{url}\"], filters: [main], \
-         llm: {{ rules: main }} }}\n{rules}"
+         llm: {llm} }}\n{rules}"
     );
     Service::start(&["gateway"], &config)
 }

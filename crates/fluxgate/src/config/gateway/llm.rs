@@ -3,13 +3,30 @@
 use std::num::NonZeroU32;
 
 use fluxgate_core::internals::yaml::{Faults, Node};
-use fluxgate_gateway::Reserve;
+use fluxgate_gateway::{OnAbort, Reserve, UnknownCalls};
 
 use crate::config::{read, tree};
 
 /// The fewest bytes that make a token: with more, the prompt would be bounded too low.
 const BYTES_PER_TOKEN: (u64, u64) = (1, 16);
 const MAX_TOKENS: (u64, u64) = (1, 1_000_000_000);
+
+/// The most memory for bodies of calls, and its domain.
+const BUFFER: u64 = 256 << 20;
+const BUFFERS: (u64, u64) = (1, 1 << 50);
+
+const ON_ABORT_NAMES: [(&str, OnAbort); 2] =
+    [("seen", OnAbort::Seen), ("reserved", OnAbort::Reserved)];
+
+/// Reads `llm` of the gateway, which holds for all routes: the memory for bodies.
+pub(super) fn read_buffer(node: Option<&Node>, faults: &mut Faults) -> u64 {
+    let [buffer] = node.map_or([None], |node| node.fields("`llm`", ["buffer"], faults));
+    read::size(buffer, "`buffer`", BUFFERS, BUFFER, faults)
+}
+
+pub(super) fn show_buffer(bytes: u64) -> Node {
+    tree::map([("buffer", Some(tree::size(bytes)))])
+}
 
 /// How a route counts calls to language models.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +35,18 @@ pub struct Llm {
     pub rules: String,
     /// How tokens are bounded before they are known.
     pub reserve: Reserve,
+    /// What becomes of requests that may use tokens, but are no known calls.
+    pub unknown: UnknownCalls,
+    /// What a call costs whose client leaves before the answer has ended.
+    pub on_abort: OnAbort,
 }
 
 impl Llm {
     /// Reads the setting of a route with these filters.
     pub(super) fn read(node: &Node, filters: &[String], faults: &mut Faults) -> Option<Self> {
         let before = faults.count();
-        let [rules, reserve] = node.fields("`llm`", ["rules", "reserve"], faults);
+        let names = ["rules", "reserve", "unknown", "on_abort"];
+        let [rules, reserve, unknown, on_abort] = node.fields("`llm`", names, faults);
         let Some(rules) = rules else {
             if faults.count() == before {
                 faults.add(
@@ -35,6 +57,8 @@ impl Llm {
             return None;
         };
         let reserve = read_reserve(reserve, faults);
+        let unknown = read_unknown(unknown, &reserve, faults);
+        let on_abort = on_abort.and_then(|node| node.one_of("`on_abort`", &ON_ABORT_NAMES, faults));
         let name = rules.text("`rules`", faults)?;
         if !filters.iter().any(|filter| filter == name) {
             let known = match filters {
@@ -49,6 +73,8 @@ impl Llm {
         Some(Self {
             rules: name.into(),
             reserve,
+            unknown,
+            on_abort: on_abort.unwrap_or_default(),
         })
     }
 
@@ -66,7 +92,48 @@ impl Llm {
         tree::map([
             ("rules", Some(tree::text(&self.rules))),
             ("reserve", Some(reserve)),
+            ("unknown", Some(show_unknown(self.unknown))),
+            (
+                "on_abort",
+                Some(tree::name_of(&ON_ABORT_NAMES, self.on_abort)),
+            ),
         ])
+    }
+}
+
+/// Reads what becomes of unknown calls: by default they cost as much as a known one that
+/// states no bound.
+fn read_unknown(node: Option<&Node>, reserve: &Reserve, faults: &mut Faults) -> UnknownCalls {
+    let default = reserve.default_max_tokens;
+    match node {
+        None => UnknownCalls::Cost(default),
+        Some(node) => match node.as_text() {
+            Some("allow") => UnknownCalls::Allow,
+            Some("deny") => UnknownCalls::Deny,
+            Some(other) => {
+                let message =
+                    format!("`unknown` must be allow, deny or {{ cost: TOKENS }}, not `{other}`");
+                faults.add(node.position, message);
+                UnknownCalls::Deny
+            }
+            None => {
+                let before = faults.count();
+                let [cost] = node.fields("`unknown`", ["cost"], faults);
+                if cost.is_none() && faults.count() == before {
+                    let message = "`unknown` needs `cost`, a number of tokens";
+                    faults.add(node.position, message);
+                }
+                UnknownCalls::Cost(read::whole(cost, "`cost`", MAX_TOKENS, default, faults))
+            }
+        },
+    }
+}
+
+fn show_unknown(unknown: UnknownCalls) -> Node {
+    match unknown {
+        UnknownCalls::Cost(tokens) => tree::map([("cost", Some(tree::plain(tokens)))]),
+        UnknownCalls::Allow => tree::plain("allow"),
+        UnknownCalls::Deny => tree::plain("deny"),
     }
 }
 

@@ -70,6 +70,8 @@ const PATHS: &[&str] = &[
     "gateway.timeouts.idle",
     "gateway.limits.body_bytes",
     "gateway.limits.streams",
+    "gateway.llm",
+    "gateway.llm.buffer",
     "gateway.tls",
     "rule_sets",
     "rules_from",

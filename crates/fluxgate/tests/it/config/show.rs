@@ -57,6 +57,8 @@ fn defaults_are_filled_in() {
             "    connections: 10000",
             "    upstream_connections: 10000",
             "    streams: 100",
+            "  llm:",
+            "    buffer: 256MiB",
             "on_missing_rule_set: allow",
             "call_limits:",
             "  on_error: local",

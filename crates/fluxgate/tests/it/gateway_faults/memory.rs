@@ -14,12 +14,12 @@ use super::counting_upstream::CountingUpstream;
 use crate::service::Service;
 
 /// Returns the resident memory in KiB.
-pub(super) fn used_kib(service: &Service) -> u64 {
+pub(crate) fn used_kib(service: &Service) -> u64 {
     field(service, "VmRSS:")
 }
 
 /// Returns the peak of the resident memory in KiB.
-pub(super) fn peak_kib(service: &Service) -> u64 {
+pub(crate) fn peak_kib(service: &Service) -> u64 {
     field(service, "VmHWM:")
 }
 

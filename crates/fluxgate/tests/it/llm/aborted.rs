@@ -32,6 +32,44 @@ fn a_client_that_does_not_wait_pays_for_the_prompt() {
 }
 
 #[test]
+fn a_client_that_leaves_pays_what_it_reserved_if_the_route_says_so() {
+    let reserved = [PROMPT_BOUND + 50, PROMPT_BOUND, 50, 1];
+    let start = |model: &ModelServer| {
+        start_route(&model.url(), "{ rules: main, on_abort: reserved }", RULES)
+    };
+    for is_fast in [true, false] {
+        // Within the answer, before it, and after more than was reserved.
+        for (name, seen, expected) in [
+            ("hold=2", "üß", reserved),
+            ("silent", "", reserved),
+            ("hold=2 short", "üß", [PROMPT_BOUND + 2, PROMPT_BOUND, 2, 1]),
+        ] {
+            let model = ModelServer::start();
+            let service = start(&model);
+            let mut chat = streamed_chat(name);
+            if name.ends_with("short") {
+                chat["max_tokens"] = json!(1);
+            }
+            let stream = read_until(&service, &chat, is_fast, seen);
+            wait_until("the call is forwarded", || model.requests().len() == 1);
+            drop(stream);
+            wait_until(name, || charged(&service) == expected);
+        }
+        // Here the client has not left.
+        let model = ModelServer::start();
+        let service = start(&model);
+        assert_eq!(call(&service, CHAT, &streamed_chat("m")).status, 200);
+        assert_eq!(charged(&service), REPORTED);
+        let body = streamed_chat("cut=2").to_string();
+        let mut client = Http::new(service.address("gateway"));
+        let answer = client.try_request("POST", CHAT, &[("X-API-Key", "k")], &body);
+        assert!(answer.is_err(), "{answer:?}");
+        let both = std::array::from_fn(|index| REPORTED[index] + SEEN[index]);
+        wait_until("the call is settled", || charged(&service) == both);
+    }
+}
+
+#[test]
 fn an_answer_that_the_upstream_cuts_off_counts_as_far_as_it_was_seen() {
     for end in ["cut=2", "break=2", "cut=2 sized"] {
         let model = ModelServer::start();

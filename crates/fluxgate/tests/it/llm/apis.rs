@@ -44,12 +44,12 @@ fn every_api_is_counted() {
 }
 
 #[test]
-fn other_requests_pass_and_count_as_one() {
+fn requests_that_list_pass_and_cost_no_tokens() {
     let model = ModelServer::start();
     let service = start(&model);
     let mut http = Http::new(service.address("gateway"));
     let answer = http.request("GET", "/v1/models", &[("X-API-Key", "k")], "");
-    assert_eq!((answer.status, charged(&service)), (200, [1, 1, 1, 1]));
+    assert_eq!((answer.status, charged(&service)), (200, [0, 0, 0, 1]));
     assert_eq!(answer.header("x-ratelimit-remaining-tokens"), None);
 }
 
@@ -74,6 +74,37 @@ fn a_path_in_another_spelling_is_counted() {
     let answer = call(&service, "/v1/chat%2Fcompletions", &chat("mute"));
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(charged(&service)[1], PROMPT_BOUND);
+}
+
+#[test]
+fn what_servers_leave_out_of_a_path_hides_no_call() {
+    let model = ModelServer::start();
+    let service = start(&model);
+    let mut http = Http::new(service.address("gateway"));
+    let body = chat("mute").to_string();
+    let mut expected = 0;
+    for headers in [
+        &[("X-API-Key", "k")][..],
+        &[("X-API-Key", "k"), ("TE", "trailers"), ("Connection", "TE")],
+    ] {
+        for path in [
+            "/v1/chat/completions%0a",
+            "/v1/chat/completions%0D%0A",
+            "/v1/chat/completions%20",
+            "/v1/chat/completions%80",
+            "/v1/chat/comp%ffletions/",
+            "/v1/chat/completions%c2%a0",
+            "//v1//CHAT/completions//",
+        ] {
+            let answer = http.request("POST", path, headers, &body);
+            match answer.status {
+                400 => continue,
+                status => assert_eq!(status, 200, "{path}: {answer:?}"),
+            }
+            expected += PROMPT_BOUND;
+            assert_eq!(charged_by(&service, "prompt"), expected, "{path}");
+        }
+    }
 }
 
 #[test]
