@@ -87,7 +87,11 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
                 }
                 Decoder::Chunked(_) | Decoder::UntilClose => input.len(),
             };
-            match (self.read(&mut input[..size]).await, &decoder) {
+            // If the client has left, the call is settled as it is dropped.
+            let Some(read) = self.read_unless_gone(&mut input[..size]).await else {
+                return BodyEnd::Early;
+            };
+            match (read, &decoder) {
                 (Some(read @ 1..), _) => unread = 0..read,
                 (Some(0), Decoder::UntilClose) => {
                     is_closed = true;

@@ -192,13 +192,19 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
     /// Reads from the upstream; `None` if that fails, takes too long, or the client
     /// disconnects.
     pub(super) async fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        self.read_unless_gone(buffer).await.flatten()
+    }
+
+    /// Reads from the upstream; `None` if the client disconnects, `Some(None)` if reading fails
+    /// or takes too long.
+    pub(super) async fn read_unless_gone(&mut self, buffer: &mut [u8]) -> Option<Option<usize>> {
         let stream = &mut *self.stream;
         stream.deadline.set_after(self.idle);
         let read = poll_fn(|cx| match stream.poll_fill(cx, buffer) {
             Poll::Ready(read) => Poll::Ready(read.ok()),
             Poll::Pending => stream.deadline.poll_elapsed(cx).map(|()| None),
         });
-        self.client.unless_gone(read).await?
+        self.client.unless_gone(read).await
     }
 }
 

@@ -117,7 +117,7 @@ fn the_buffer_is_a_size() {
     ] {
         let (code, stderr, _) = validate(bad);
         assert_eq!(code, Some(78), "{bad}: {stderr}");
-        let expected = "fluxgate.yaml:1:28: `buffer` must be a size from 1 to";
+        let expected = "fluxgate.yaml:1:27: `buffer` must be a size from 1 to";
         assert!(stderr.contains(expected), "{bad}: {stderr}");
     }
 }
