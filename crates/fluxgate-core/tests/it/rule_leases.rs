@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use fluxgate_core::internals::BandLease;
+use fluxgate_core::internals::algorithm::{Ask, Outstanding, grant, rest};
 use fluxgate_core::store::Micros;
 use fluxgate_core::{
     Algorithm, Band, Calendar, CalendarUnit, Lease, Limit, LimitBuilder, Percent, RuleSets,
 };
 
-use crate::support::{Gate, global, parse};
+use crate::support::{Gate, global, instant, parse};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -67,6 +68,28 @@ fn a_window_lends_a_share_and_keeps_its_capacity() {
         let lease = lease_of(limit.clone()).unwrap();
         assert_eq!(lease.most(), 200);
         assert_eq!(*lease.shared(), limit.build().unwrap());
+    }
+}
+
+#[test]
+fn a_grant_of_a_calendar_window_ends_with_the_window() {
+    let lease = lease_of(Limit::calendar(1_000, Calendar::new(CalendarUnit::Month))).unwrap();
+    // 2026-12-01T00:00:00Z.
+    let edge = 1_796_083_200_000_000;
+    for before in [1, 500, 999_999] {
+        let mut kept = Outstanding::default();
+        let ask = Ask {
+            want: 10,
+            ..Ask::default()
+        };
+        let (granted, cell) = grant(&lease, None, &mut kept, instant(edge - before), &ask);
+        assert_eq!((granted.units, granted.ends), (10, edge));
+        let usable = granted.usable_for(&lease).get();
+        assert!((1..=before).contains(&usable), "{usable} of {before}");
+        // Nothing of it is out, or counted, in the next one.
+        let (next, _) = grant(&lease, cell, &mut kept, instant(edge), &Ask::default());
+        assert_eq!((next.units, next.outstanding), (0, 0));
+        assert_eq!(rest(lease.shared(), cell, instant(edge)).remaining, 1_000);
     }
 }
 
