@@ -22,8 +22,17 @@ impl<S: Store> Limiter<S> {
         self.decide_missing(rules)
     }
 
+    /// Decides like [`Limiter::without_rule_set`], and tells the observers but not the log: the
+    /// requests of a simulation are not real.
+    pub(super) fn simulate_missing(&self, name: &str, rules: &RuleSets) -> Decision {
+        if let Ok(mut names) = self.0.missing.try_lock() {
+            names.report(name, || self.report_missing(name));
+        }
+        self.decide_missing(rules)
+    }
+
     /// Returns the decision on a rule set that does not exist.
-    pub(super) fn decide_missing(&self, rules: &RuleSets) -> Decision {
+    fn decide_missing(&self, rules: &RuleSets) -> Decision {
         match self.on_missing(rules) {
             OnMissingRuleSet::Allow => Decision::no_rule(),
             OnMissingRuleSet::Deny => Decision::without_rule(false, Outcome::Denied, Retry::Never),

@@ -45,7 +45,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         let rules = self.0.rules.load();
         let Some(set) = rules.get(rule_set) else {
             // Simulations report these themselves.
-            return self.decide_missing(&rules);
+            return self.simulate_missing(rule_set, &rules);
         };
         let mut plan = Plan::new(Mode::Take);
         plan.fill(set, context, &|| now);

@@ -253,7 +253,7 @@ fn the_recipes_for_lists_of_networks_have_no_warnings() {
     let recipes = std::fs::read_to_string(recipes).unwrap();
     let blocks = recipes.split("```yaml\n").skip(1);
     let blocks = blocks.map(|block| block.split("```").next().unwrap());
-    let lists: Vec<_> = blocks.filter(|block| block.contains("ip: [")).collect();
+    let lists: Vec<_> = blocks.filter(|block| block.contains("ip: ")).collect();
     assert_eq!(lists.len(), 2);
     for rules in lists {
         let dir = Dir::new();

@@ -119,7 +119,7 @@ fn lists_and_actions_are_stored_and_apply_at_once() {
     let changed = put(&mut http, "/v1/rule_sets/api", &set(r#""eve","ann""#), &[]);
     assert_eq!(changed.status, 200, "{changed:?}");
     assert!(
-        changed.body.contains("lists.blocked changed"),
+        changed.body.contains(r#""field":"lists.blocked""#),
         "{changed:?}"
     );
     assert_eq!(outcome(&mut http, "ann"), (451, "forbidden".into()));
