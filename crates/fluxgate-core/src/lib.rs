@@ -106,7 +106,6 @@ mod reservation;
 mod rules;
 #[cfg(feature = "serde")]
 mod serde_impls;
-mod sha256;
 mod shared_keyed;
 mod sip;
 pub mod store;

@@ -390,7 +390,8 @@ impl Plan {
             _ => rule.bands_for(&bytes[identity_start..], now),
         };
         groups.extend(rule.group());
-        self.charges_always |= is_enforced && rule.charges_always();
+        // Without its key, the rule has nothing to charge.
+        self.charges_always |= is_enforced && !bands.is_empty() && rule.charges_always();
         self.takes_slots |= rule.takes_slots();
         self.applied.push(AppliedRule {
             rule: index,

@@ -80,8 +80,8 @@ fn special_name(_: FileType) -> &'static str {
     "something else"
 }
 
-#[cfg(test)]
 #[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

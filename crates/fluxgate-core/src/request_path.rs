@@ -4,6 +4,7 @@ mod normal_form;
 
 use std::borrow::Cow;
 
+pub use normal_form::PathError;
 use normal_form::{behind_host, is_plain, normal_form, without_slash};
 
 /// The path of a request in its raw form and its normal form.
@@ -39,24 +40,6 @@ pub struct RequestPath<'a> {
     /// Whether patterns are compared without ASCII case. Then all forms but the raw one are in
     /// lower case.
     ignores_case: bool,
-}
-
-/// Why a path is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PathError(&'static str);
-
-impl PathError {
-    const NO_PATH: Self = Self("the target is not a path");
-    const DOTS: Self = Self("the path has `.` or `..` in it");
-    const CONTROL: Self = Self("the path has a control character in it");
-    const NOT_TEXT: Self = Self("the path is not UTF-8 when its escapes are decoded");
-    const HIDDEN_SLASH: Self = Self("the path has an escaped slash or a backslash behind a `;`");
-
-    /// Returns the reason, as it is sent to a client.
-    pub const fn reason(self) -> &'static str {
-        self.0
-    }
 }
 
 impl<'a> RequestPath<'a> {

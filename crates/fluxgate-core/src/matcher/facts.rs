@@ -2,10 +2,11 @@
 
 use std::cell::OnceCell;
 
+use sha2::{Digest as _, Sha256};
+
 use super::field::Field;
 use super::lists::{ListIndex, ListNumbers};
 use crate::context::RequestContext;
-use crate::sha256::sha256;
 
 /// A request, with what is derived from it only if a rule needs it.
 pub(super) struct Facts<'r, 'c> {
@@ -37,7 +38,10 @@ impl<'r, 'c> Facts<'r, 'c> {
             Field::ApiKey => context.api_key().map(str::as_bytes),
             Field::ApiKeyHash => {
                 let key = context.api_key()?;
-                Some(self.api_key_hash.get_or_init(|| sha256(key.as_bytes())))
+                Some(
+                    self.api_key_hash
+                        .get_or_init(|| Sha256::digest(key.as_bytes()).into()),
+                )
             }
         }
     }

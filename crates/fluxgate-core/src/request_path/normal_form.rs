@@ -2,7 +2,24 @@
 
 use std::borrow::Cow;
 
-use super::PathError;
+/// Why a path is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PathError(&'static str);
+
+impl PathError {
+    pub(super) const NO_PATH: Self = Self("the target is not a path");
+    pub(super) const DOTS: Self = Self("the path has `.` or `..` in it");
+    pub(super) const CONTROL: Self = Self("the path has a control character in it");
+    pub(super) const NOT_TEXT: Self = Self("the path is not UTF-8 when its escapes are decoded");
+    pub(super) const HIDDEN_SLASH: Self =
+        Self("the path has an escaped slash or a backslash behind a `;`");
+
+    /// Returns the reason, as it is sent to a client.
+    pub const fn reason(self) -> &'static str {
+        self.0
+    }
+}
 
 /// Returns a path without its slash at the end. `/` stays.
 pub(super) fn without_slash(path: &str) -> &str {

@@ -86,6 +86,16 @@ fn a_missing_key_denies_and_the_charge_stays() {
     assert_eq!((left("late"), left("all")), (6, 50));
 }
 
+/// The rule that charges in any case is the one without a key: there is nothing to charge.
+#[test]
+fn a_request_that_lacks_the_key_of_such_a_rule_charges_nothing() {
+    let rules = "{ id: late, scope: per_user, on_missing_key: deny, charge: always, bands: [ 10/10s ] }, \
+                 { id: all, scope: global, bands: [ 5/1s ] }";
+    let gate = Gate::new(&set_of(rules));
+    assert_eq!(violated(&gate.take(5)), ["late/missing_key"]);
+    assert_eq!(violated(&gate.take(5)), ["late/missing_key"]);
+}
+
 #[test]
 fn a_shadow_rule_is_charged_in_any_case_where_the_enforced_rules_pass() {
     let gate = Gate::new(&set_of(

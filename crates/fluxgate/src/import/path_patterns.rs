@@ -364,10 +364,17 @@ mod tests {
     }
 
     #[test]
-    fn ant_patterns_have_no_variables() {
+    fn ant_patterns_may_have_variables_for_whole_segments() {
         assert_eq!(ant("/api/**").as_deref(), Some("/api/**"));
         assert_eq!(ant("**").as_deref(), Some("/**"));
-        for text in ["api", "/a**", "/users/{id}", "/files/{*path}"] {
+        assert_eq!(ant("/users/{id}").as_deref(), Some("/users/{id}"));
+        for text in [
+            "api",
+            "/a**",
+            "/users/{id}.json",
+            "/users/{id:[0-9]+}",
+            "/files/{*path}",
+        ] {
             assert_eq!(ant(text), None, "{text}");
         }
     }

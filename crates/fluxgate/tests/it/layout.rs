@@ -16,7 +16,7 @@ use imports::{Import, Modules, top_level};
 const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-core",
-        "time clock civil_time printable regular_file lossless request_path credentials context sip sha256 fingerprint rate calendar hold limit percent lease quota algorithm key band \
+        "time clock civil_time printable regular_file lossless request_path credentials context sip fingerprint rate calendar hold limit percent lease quota algorithm key band \
          yaml network matcher rules background store reservation plan decision observer json memory keyed ad_hoc \
          kept_holds limiter shared_keyed serde_impls guide conformance",
     ),
@@ -56,7 +56,7 @@ const LAYERS: [(&str, &str); 8] = [
     ),
 ];
 
-const MAX_LINES: usize = 500;
+const MAX_LINES: usize = 800;
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

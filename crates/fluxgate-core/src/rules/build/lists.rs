@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::matcher::{Field, ListIndex, ListNumber};
 use crate::network::IpNetwork;
 use crate::rules::fault::{FaultCollector, RuleFault, Step};
 use crate::rules::lists::{List, MAX_VALUES};
 use crate::rules::names::{MAX_NAME, is_set_name};
-use crate::sha256::sha256;
 
 /// Checks the names and the sizes of lists.
 pub(super) fn check(lists: &[List], faults: &mut FaultCollector<'_>) {
@@ -149,7 +150,7 @@ pub(super) fn stored_value(field: &Field, value: &str) -> Result<Box<[u8]>, Stri
                 "an API key by its hash is `{HASHED}` and 64 hexadecimal digits; `{value}` is not"
             )),
         },
-        None => Ok(Box::new(sha256(value.as_bytes()))),
+        None => Ok(Sha256::digest(value.as_bytes()).as_slice().into()),
     }
 }
 

@@ -226,10 +226,14 @@ mod tests {
             predicate("PATH", "/api/**"),
             Some(Condition::Path("/api/**".into()))
         );
+        assert_eq!(
+            predicate("PATH", "/users/{id}"),
+            Some(Condition::Path("/users/{id}".into()))
+        );
         for (name, argument) in [
             ("METHOD", ","),
             ("PATH", "/a,/b"),
-            ("PATH", "/users/{id}"),
+            ("PATH", "/files/{*path}"),
             ("HEADER", "X-A,b.*"),
             ("QUERY", "q"),
         ] {

@@ -109,7 +109,6 @@ fn the_buffer_is_a_size() {
         "64kib",
         "MiB",
         "true",
-        "null",
         "[]",
         "\"\"",
         "99999999999GiB",

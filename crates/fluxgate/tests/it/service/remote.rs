@@ -323,7 +323,7 @@ async fn credentials_and_connection_headers_are_not_sent() {
         body,
         serde_json::json!({
             "rule_set": "api", "user": "u", "method": "GET", "path": "/api/x",
-            "headers": { "x-user-id": "u", "x-other": "hidden-1" }, "attributes": {},
+            "headers": { "x-user-id": "u", "x-other": "hidden-1" }, "attributes": {}, "wait": true,
         })
     );
     // If headers are chosen, only these are sent.
