@@ -118,12 +118,15 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
             tokio::spawn(async move { tls.keep_current().await });
         }
         signals.shutdown.wait().await;
-        tracing::info!("shutting down");
         engine.stop();
-        // Load balancers need a while to see that the service is not ready, and go on sending
-        // connections until then.
-        tokio::time::sleep(config.shutdown.delay).await;
+        let delay = config.shutdown.delay;
+        if !delay.is_zero() {
+            tracing::info!(?delay, "not ready: connections are accepted for a while");
+            // Load balancers need a while to see it, and go on sending connections until then.
+            tokio::time::sleep(delay).await;
+        }
         closing.cancel();
+        tracing::info!("shutting down");
         // Rules that come from Redis are followed until the cores have ended.
         let joined = tokio::task::spawn_blocking(|| {
             for worker in workers {

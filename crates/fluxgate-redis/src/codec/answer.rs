@@ -249,6 +249,10 @@ impl Answer {
                 // The script reports what it has left after the charge.
                 let mode = Mode::PeekNow;
                 let (after, _) = evaluate(limit, entry.stored, self.now, cost, mode, None)?;
+                // A band that denies a request denies it after a charge, too.
+                if !entry.passes && after.passes() {
+                    return Err(bad_response("the script and the core decided differently"));
+                }
                 let verdict = Verdict::charged_always(entry.passes, after);
                 outcomes.push(CheckOutcome {
                     verdict,

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use fluxgate_core::internals::printable;
 
-use super::{Exit, Failure};
+use crate::failure::{Exit, Failure};
 
 /// Prints a text to standard output, escaped. JSON and quoted YAML keep their meaning.
 pub(super) fn print(text: &str) -> Result<(), Failure> {

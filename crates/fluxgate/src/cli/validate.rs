@@ -81,13 +81,13 @@ fn validate_config(path: &Path, raw: &RawConfig, config: &Config) -> Result<Vali
     }
     let rules = match &config.rules {
         Rules::Inline(rules) => {
-            let deployment = config.located_deployment(raw);
+            let deployment = config.located_deployment(|field| raw.place_of(field));
             warnings.extend(raw.rule_warnings(rules, &deployment));
             warnings.extend(deployment.missing_rule_sets(rules, &shown.to_string()));
             count(rules)
         }
         Rules::Directory { path, .. } if path.is_dir() => {
-            let deployment = config.located_deployment(raw);
+            let deployment = config.located_deployment(|field| raw.place_of(field));
             let compiled = rules_in(path, config.rule_options(), deployment)?;
             warnings.extend(compiled.warnings);
             format!("{} from {}", count(&compiled.rules), path.display())

@@ -5,7 +5,7 @@ use fluxgate_core::internals::RequestSource;
 use fluxgate_core::internals::yaml::{Fault, Faults, Node};
 use fluxgate_core::{OnMissingRuleSet, RuleSet, RuleSets, RuleWarning};
 
-use super::{Config, Filter, RawConfig, Store};
+use super::{Config, Filter, Store};
 
 /// The parts of the config that warnings about rules depend on.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +55,8 @@ impl Config {
     }
 
     /// Returns the parts that warnings about rules depend on, with their places in the file.
-    pub fn located_deployment(&self, raw: &RawConfig) -> Deployment {
+    /// `locate` returns the place of a field, such as `filters.main.rule_set`.
+    pub fn located_deployment(&self, locate: impl Fn(&str) -> Option<String>) -> Deployment {
         let mut deployment = self.deployment();
         let named = self
             .filters
@@ -63,7 +64,7 @@ impl Config {
             .filter(|filter| filter.rule_set.is_some());
         for (filter, requests) in named.zip(&mut deployment.filters) {
             let field = format!("filters.{}.rule_set", filter.name);
-            requests.location = raw.location(&field).map(|place| place.to_string());
+            requests.location = locate(&field);
         }
         deployment
     }

@@ -93,6 +93,11 @@ impl RawConfig {
         Some(self.origins.location(node.position))
     }
 
+    /// Returns the place of a field as text, such as `fluxgate.yaml:3:25`, if it is in the file.
+    pub fn place_of(&self, field: &str) -> Option<String> {
+        self.location(field).map(|location| location.to_string())
+    }
+
     /// Validates all values.
     pub fn check(&self) -> Result<Config, ConfigError> {
         let mut faults = Faults::default();

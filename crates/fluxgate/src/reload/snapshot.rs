@@ -88,7 +88,7 @@ pub(super) fn warning_lines(source: impl fmt::Display, warnings: Vec<Fault>) -> 
 /// Returns the rules in a config that holds them itself.
 pub(super) fn rules_of(raw: &RawConfig) -> Result<Compiled, ReloadError> {
     let config = raw.check().map_err(|error| invalid(&error))?;
-    let deployment = config.located_deployment(raw);
+    let deployment = config.located_deployment(|field| raw.place_of(field));
     match config.rules {
         Rules::Inline(rules) => {
             let mut warnings = raw.rule_warnings(&rules, &deployment);

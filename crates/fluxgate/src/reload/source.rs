@@ -68,7 +68,7 @@ impl RuleSource {
         store: &AnyStore,
     ) -> Self {
         let options = config.rule_options();
-        let deployment = config.located_deployment(raw);
+        let deployment = config.located_deployment(|field| raw.place_of(field));
         match (&config.rules, file, store) {
             (Rules::Directory { path, poll }, _, _) => {
                 Self::Dir(RuleDir::new(path.clone(), *poll, options, deployment))

@@ -23,7 +23,7 @@ const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-redis",
         "reason back_off error events identity_hash keys script breaker endpoint subscription \
-         codec sentinel per_runtime deadlines node cluster batch servers near_cache leases decider lease_keeper holds across_slots rule_store heartbeats \
+         codec sentinel per_runtime deadlines node cluster batch servers near_cache leases decider lease_keeper holds reservations across_slots rule_store heartbeats \
          wait_permits store builder injected_time fuzzing",
     ),
     (
@@ -41,7 +41,7 @@ const LAYERS: [(&str, &str); 8] = [
     ),
     (
         "fluxgate-http",
-        "request_id origin header_values buffers closing descriptors prefixed_stream error_rewriter",
+        "client_stream request_id origin header_values buffers closing descriptors prefixed_stream error_rewriter",
     ),
     (
         "fluxgate-gateway",

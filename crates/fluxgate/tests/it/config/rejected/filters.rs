@@ -46,7 +46,7 @@ pub(super) const CASES: &[Rejected] = &[
     ),
     (
         "filters: { a: { identity: { user: [] } } }",
-        "`user` must be a text, not a list",
+        "`user` must not be an empty list",
     ),
     (
         "filters: { a: { identity: { api_key: 'jwt:key' } } }",

@@ -34,7 +34,7 @@ pub(super) const CASES: &[Rejected] = &[
     ),
     (
         "filters: { a: { jwt: { jwks_file: a, from: 'jwt:sub' } } }",
-        "`from` must be header:NAME, query:NAME or cookie:NAME",
+        "`from` must be header:NAME, bearer, query:NAME or cookie:NAME",
     ),
     (
         "filters: { a: { jwt: { jwks_file: a, issuer: [] } } }",
