@@ -68,9 +68,9 @@
 //! - x returns k = d − (U − M_x) > 0 beside a reservation. Those with M_i ≤ M_x lose d
 //!   from S_i, and T loses at most d. For those with M_i > M_x, before: S_i + n ≤ S_x ≤
 //!   T + F + Q − M_x. So M_i + S_i − F − Q ≤ T − n + (M_i − M_x) ≤ T − k.
-//! - x returns d while nobody waits. Q grows by d, and T loses at most d.
+//! - x returns d while no reservation waits. Q grows by d, and T loses at most d.
 //!
-//! So Q is what was returned while nobody waited, as if an operator had refunded it.
+//! So Q is what was returned while no reservation waited, as if an operator had refunded it.
 //!
 //! Let an interval begin at a and end at b, let W wait at a, and let G be charged before a,
 //! go on before a, and return units beside a reservation before b. As above, what goes on in
@@ -79,7 +79,7 @@
 //! of G: T ≥ M_g + S(W) + S(G) − F − Q. When g returns at r ≥ a, a reservation waits, so
 //! U − M_g > r + F − M_g ≥ a + F − M_g, and at least U − M_g of its n units do not return:
 //! S(G) − returned(G) ≥ a + F − M_g. In both cases what goes on is at most F + (b − a) + Q:
-//! C + R·t/P units, and those that were returned while nobody waited.
+//! C + R·t/P units, and those that were returned while no reservation waited.
 //!
 //! A shaping queue returns the units of its last request only.
 

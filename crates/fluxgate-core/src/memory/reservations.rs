@@ -1,7 +1,7 @@
 //! Reservations of the embedded store that are cancelled by their ids.
 //!
-//! Each has a record like a hold. It is removed before any units return, so they return once,
-//! whoever asks.
+//! Each has a record like a hold. It is removed before any units return, so they return only
+//! once.
 
 use smallvec::SmallVec;
 

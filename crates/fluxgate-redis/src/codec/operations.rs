@@ -88,7 +88,7 @@ impl Request {
             let is_refused = checks.is_refused() && check.group == Group::ENFORCED;
             let (units, _) = combined_cost(checks, at);
             self.trailers.push(always + 2 * u8::from(is_refused));
-            // A band owes at most twice its capacity.
+            // A charge takes a band from C to −C at most, so more than 2C has no effect.
             put(&mut self.trailers, units.min(2 * limit.capacity()), 4);
             put(&mut self.trailers, limit.capacity(), 4);
             put(&mut self.trailers, limit.rate().period().get(), 7);
