@@ -26,7 +26,7 @@ pub(crate) struct Step {
 }
 
 impl Block {
-    pub(super) fn all_of(document: &str) -> Vec<Self> {
+    pub(crate) fn all_of(document: &str) -> Vec<Self> {
         let mut blocks = Vec::new();
         let mut open: Option<Self> = None;
         for (index, line) in read(document).lines().enumerate() {

@@ -1,9 +1,10 @@
 //! A running Envoy that limits its clients by the service.
 
 use fluxgate_testkit::{Answer, Http, Program, RedisServer, ports, wait_until};
+use serde_json::Value;
 
 use super::store_outage;
-use crate::docs::{first_of, only};
+use crate::docs::{Block, first_of, only};
 use crate::service::Service;
 use crate::support::{Dir, fetched};
 
@@ -13,6 +14,8 @@ struct Front {
     domain: &'static str,
     /// Whether Envoy denies requests when the service does not answer.
     failure_mode_deny: bool,
+    /// Whether the cost is reported when the response has ended.
+    reports_late: bool,
 }
 
 /// A running Envoy with the config of `docs/grpc.md`. The upstream is a listener of the same
@@ -84,7 +87,12 @@ impl Front {
         let deny = format!("failure_mode_deny: {}", self.failure_mode_deny);
         let listener = replace(&listener, "failure_mode_deny: false", deny);
         // The test machine may be busy.
-        replace(&listener, "timeout: 0.1s", "timeout: 5s")
+        let listener = replace(&listener, "timeout: 0.1s", "timeout: 5s");
+        if !self.reports_late {
+            return listener;
+        }
+        let (before_route, _) = listener.split_once("              - match:").unwrap();
+        format!("{before_route}{}", only("yaml envoy-late"))
     }
 }
 
@@ -95,8 +103,12 @@ fn replace(text: &str, old: &str, new: impl ToString) -> String {
 }
 
 fn documented_service() -> Service {
-    let config = first_of("docs/grpc.md", "yaml");
-    let config = replace(&config, "listen: { grpc: \"127.0.0.1:8082\" }\n", "");
+    service_of(&first_of("docs/grpc.md", "yaml"))
+}
+
+/// Starts the service with a documented configuration.
+fn service_of(config: &str) -> Service {
+    let config = replace(config, "listen: { grpc: \"127.0.0.1:8082\" }\n", "");
     Service::start(&["grpc"], &config)
 }
 
@@ -117,6 +129,8 @@ fn upstream_listener(port: u16) -> String {
             virtual_hosts:
             - name: all
               domains: ["*"]
+              response_headers_to_add:
+              - header: {{ key: x-tokens, value: "6000" }}
               routes:
               - match: {{ prefix: "/" }}
                 direct_response: {{ status: 200, body: {{ inline_string: "hello" }} }}
@@ -127,10 +141,12 @@ fn upstream_listener(port: u16) -> String {
 const FAIL_OPEN: Front = Front {
     domain: "api",
     failure_mode_deny: false,
+    reports_late: false,
 };
 const FAIL_CLOSED: Front = Front {
     domain: "api",
     failure_mode_deny: true,
+    reports_late: false,
 };
 
 #[test]
@@ -202,6 +218,7 @@ fn on_error_decides_for_envoy_without_the_store() {
         domain,
         // Has no effect, because the service always decides.
         failure_mode_deny: domain == "allow",
+        reports_late: false,
     });
     let envoy = Envoy::start(&service, &fronts);
     for front in 0..fronts.len() {
@@ -220,6 +237,34 @@ fn on_error_decides_for_envoy_without_the_store() {
     }
     let local: Vec<_> = (0..3).map(|_| envoy.get(2, "ann").status).collect();
     assert_eq!(local, [200, 200, 429]);
+}
+
+/// Envoy reports 6,000 tokens when a response has ended, and the limit is 10,000.
+#[test]
+fn envoy_charges_what_a_response_has_cost_and_denies_while_it_owes() {
+    let documented = Block::all_of("docs/grpc.md").into_iter();
+    let mut documented =
+        documented.filter(|block| block.kind == "yaml" && block.text.contains("llm:"));
+    let service = service_of(&documented.next().unwrap().text);
+    let front = Front {
+        domain: "llm",
+        reports_late: true,
+        ..FAIL_OPEN
+    };
+    let envoy = Envoy::start(&service, &[front]);
+    let remaining = || {
+        let path = "/v1/state?rule_set=llm&rule=tokens&identity=ann";
+        let state: Value = serde_json::from_str(&service.http().get(path).body).unwrap();
+        state["bands"][0]["remaining"].as_u64().unwrap()
+    };
+    assert_eq!(envoy.get(0, "ann").status, 200);
+    wait_until("the first response is charged", || remaining() < 5_000);
+    assert_eq!(envoy.get(0, "ann").status, 200, "4,000 tokens are left");
+    wait_until("the second response is charged", || remaining() == 0);
+    for _ in 0..3 {
+        assert_eq!(envoy.get(0, "ann").status, 429);
+    }
+    assert_eq!(envoy.get(0, "bob").status, 200);
 }
 
 /// If the service required UTF-8, the call would fail and Envoy would allow the request.
