@@ -12,7 +12,6 @@ mod failure;
 pub mod fuzzing;
 mod grpc;
 mod hold_span;
-mod import;
 mod instances;
 mod live;
 mod reload;

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fluxgate_import::{Format, ImportError, Imported, import};
+
 use crate::cli::{Exit, Failure, print, print_message};
 use crate::config::rule_file;
-use crate::import::{Format, ImportError, Imported, import};
 
 /// The arguments of `fluxgate import`.
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,7 @@ use imports::{Import, Modules, top_level};
 
 /// The crates and their modules, lowest first. A crate may depend only on crates earlier in
 /// this list, and a module may import only modules earlier in its line.
-const LAYERS: [(&str, &str); 8] = [
+const LAYERS: [(&str, &str); 9] = [
     (
         "fluxgate-core",
         "time clock civil_time printable regular_file lossless request_path credentials context sip fingerprint rate calendar hold limit percent lease quota algorithm key band \
@@ -35,6 +35,10 @@ const LAYERS: [(&str, &str); 8] = [
         "time event holds combined input summary missing_sets changes report simulation fuzzing",
     ),
     (
+        "fluxgate-import",
+        "source fields names path_patterns draft write bucket4j envoy_ratelimit kong nginx openfluxgate",
+    ),
+    (
         "fluxgate-llm",
         "text reader api error reserve members values prompt rewrite request usage seen facts answer \
          usage_finder observed events stream body meter fuzzing",
@@ -51,7 +55,7 @@ const LAYERS: [(&str, &str); 8] = [
     ),
     (
         "fluxgate",
-        "watch hold_span config failure import telemetry engine reload serve admin console live instances api grpc resp server \
+        "watch hold_span config failure telemetry engine reload serve admin console live instances api grpc resp server \
          cli fuzzing",
     ),
 ];

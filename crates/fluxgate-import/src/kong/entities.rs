@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use fluxgate_core::internals::yaml::{Faults, Node};
 
 use super::routes::{Route, ScopeMatch};
-use crate::import::draft::Remark;
-use crate::import::fields::Fields;
+use crate::draft::Remark;
+use crate::fields::Fields;
 
 /// The plugins that become rules.
 pub(super) const NAMES: [&str; 2] = ["rate-limiting", "rate-limiting-advanced"];

@@ -2,7 +2,7 @@
 
 use fluxgate_core::internals::yaml::{Node, Value};
 
-use crate::import::draft::Remark;
+use crate::draft::Remark;
 
 /// The deepest nesting of placeholders.
 const MAX_DEPTH: usize = 16;

@@ -1,6 +1,6 @@
 //! The key of a zone as the key of a rule.
 
-use crate::import::draft::Remark;
+use crate::draft::Remark;
 
 /// The parts of a key, and what replaces a missing one.
 #[derive(Debug)]

@@ -3,9 +3,7 @@
 use fluxgate_core::internals::yaml::Faults;
 
 use super::parse::{Directive, Word};
-use crate::import::draft::{
-    Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule, largest_capacity,
-};
+use crate::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule, largest_capacity};
 
 /// A zone: what requests are counted by, and how fast.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use fluxgate_core::internals::yaml::{Faults, Node};
 use super::bandwidths::Bandwidth;
 use super::conditions::Added;
 use super::expressions::{self, Key};
-use crate::import::draft::{Algorithm, MAX_UNITS, Match, Remark, Rule};
-use crate::import::fields::{Fields, whole};
-use crate::import::names::{Ids, slug};
-use crate::import::path_patterns;
+use crate::draft::{Algorithm, MAX_UNITS, Match, Remark, Rule};
+use crate::fields::{Fields, whole};
+use crate::names::{Ids, slug};
+use crate::path_patterns;
 
 /// The fields of a rate limit.
 const LIMIT: [&str; 10] = [

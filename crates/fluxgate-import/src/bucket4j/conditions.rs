@@ -1,7 +1,7 @@
 //! Conditions that are added to those that a rule already has.
 
 use super::expressions::Condition;
-use crate::import::draft::{Match, Test};
+use crate::draft::{Match, Test};
 
 /// What becomes of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The expressions in the Spring Expression Language that rules can express.
 
-use crate::import::draft::Test;
-use crate::import::path_patterns;
+use crate::draft::Test;
+use crate::path_patterns;
 
 /// The key of a rate limit.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use fluxgate_core::internals::yaml::{Faults, Node};
 
-use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark};
-use crate::import::fields::{Fields, whole};
-use crate::import::names::band_id;
+use crate::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark};
+use crate::fields::{Fields, whole};
+use crate::names::band_id;
 
 /// The fields of a band.
 const READ: [&str; 7] = [

@@ -4,6 +4,8 @@
 //! rules do not express. Where two readings are possible it takes the stricter one, and a
 //! remark says so.
 
+#![deny(missing_docs)]
+
 mod bucket4j;
 mod draft;
 mod envoy_ratelimit;
@@ -19,11 +21,12 @@ mod write;
 use fluxgate_core::internals::yaml::{Fault, Faults};
 use fluxgate_core::{RuleSets, RulesError};
 
-use draft::{Draft, Remark};
+use draft::Draft;
+pub use draft::Remark;
 
 /// A format that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
     /// The YAML of envoyproxy/ratelimit.
     EnvoyRatelimit,
     /// An nginx configuration with `limit_req`.
@@ -38,18 +41,18 @@ pub(crate) enum Format {
 
 /// A rule file and what it leaves out.
 #[derive(Debug)]
-pub(crate) struct Imported {
+pub struct Imported {
     /// The rule file, with a comment for each remark.
-    pub(crate) text: String,
+    pub text: String,
     /// The number of rules.
-    pub(crate) rules: usize,
+    pub rules: usize,
     /// The number of things that were not carried over.
-    pub(crate) lost: usize,
+    pub lost: usize,
 }
 
 /// Why a text cannot be imported.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ImportError {
+pub enum ImportError {
     /// The text is not valid in its format.
     #[error("{0}")]
     Invalid(RulesError),
@@ -62,7 +65,7 @@ pub(crate) enum ImportError {
 }
 
 /// Converts a text. `origin` names it in the first comment of the result.
-pub(crate) fn import(format: Format, origin: &str, text: &str) -> Result<Imported, ImportError> {
+pub fn import(format: Format, origin: &str, text: &str) -> Result<Imported, ImportError> {
     let mut faults = Faults::default();
     let read = match format {
         Format::EnvoyRatelimit => envoy_ratelimit::read,

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use fluxgate_core::internals::yaml::{Faults, Node};
 
-use crate::import::draft::Remark;
-use crate::import::fields::{Fields, whole};
+use crate::draft::Remark;
+use crate::fields::{Fields, whole};
 
 /// The most descriptors of a domain.
 const MAX_DESCRIPTORS: usize = 20_000;
@@ -78,7 +78,7 @@ impl Reader<'_> {
     fn list(&mut self, node: &Node) -> Vec<Descriptor> {
         let mut seen = HashSet::new();
         let mut descriptors = Vec::new();
-        for item in crate::import::fields::items(node, "`descriptors`", self.faults) {
+        for item in crate::fields::items(node, "`descriptors`", self.faults) {
             self.count += 1;
             if self.count > MAX_DESCRIPTORS {
                 if self.count == MAX_DESCRIPTORS + 1 {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::areas::Area;
-use crate::import::draft::{Remark, Set};
+use crate::draft::{Remark, Set};
 
 /// A server.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use ipnet::IpNet;
 
 use super::parse::Directive;
-use crate::import::names;
+use crate::names;
 
 /// The variables that `geo` and `map` blocks set, by their names.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ fn variable(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::nginx::parse::parse;
+    use crate::nginx::parse::parse;
 
     const MAP: &str = "map $limited $key { 0 \"\"; 1 $binary_remote_addr; }";
 

@@ -2,9 +2,9 @@
 
 use fluxgate_core::internals::yaml::Faults;
 
-use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, largest_capacity};
-use crate::import::fields::{Fields, whole};
-use crate::import::names::band_id;
+use crate::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, largest_capacity};
+use crate::fields::{Fields, whole};
+use crate::names::band_id;
 
 /// A bandwidth.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use fluxgate_core::internals::yaml::Faults;
 
-use crate::import::draft::{Match, Remark, Test};
-use crate::import::fields::Fields;
-use crate::import::path_patterns;
+use crate::draft::{Match, Remark, Test};
+use crate::fields::Fields;
+use crate::path_patterns;
 
 #[derive(Debug)]
 pub(super) struct Route {

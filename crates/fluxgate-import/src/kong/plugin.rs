@@ -4,9 +4,9 @@ use fluxgate_core::internals::values;
 use fluxgate_core::internals::yaml::{Faults, Node};
 
 use super::entities::{NAMES, Plugin};
-use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule};
-use crate::import::fields::{Fields, whole};
-use crate::import::path_patterns;
+use crate::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule};
+use crate::fields::{Fields, whole};
+use crate::path_patterns;
 
 /// The fields of `rate-limiting` that are read.
 const BASIC: [&str; 13] = [

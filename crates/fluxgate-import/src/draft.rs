@@ -77,9 +77,9 @@ pub(super) enum Kind {
 
 /// A remark on a place of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Remark {
+pub struct Remark {
     /// The line in the source, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     pub(super) kind: Kind,
     pub(super) text: String,
 }
@@ -98,7 +98,7 @@ impl Remark {
     }
 
     /// Returns the remark without its line, on one line of text.
-    pub(crate) fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         let begin = match self.kind {
             Kind::Lost => "not carried over",
             Kind::Changed => "changed",

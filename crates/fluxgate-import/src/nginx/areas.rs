@@ -5,7 +5,7 @@
 //! the locations that use its limit, and excludes more specific ones that do not.
 
 use super::limits::Limit;
-use crate::import::path_patterns;
+use crate::path_patterns;
 
 /// A location, or what remains of a server.
 #[derive(Debug)]
