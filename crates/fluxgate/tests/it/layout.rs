@@ -36,7 +36,7 @@ const LAYERS: [(&str, &str); 9] = [
     ),
     (
         "fluxgate-import",
-        "source fields names path_patterns draft write bucket4j envoy_ratelimit kong nginx openfluxgate",
+        "source names draft fields path_patterns write bucket4j envoy_ratelimit kong nginx openfluxgate",
     ),
     (
         "fluxgate-llm",
