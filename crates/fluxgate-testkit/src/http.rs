@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use crate::wait::WAIT_TIMEOUT;
 
@@ -90,7 +89,7 @@ impl Http {
     /// Sends raw bytes.
     pub fn send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         if self.stream.is_none() {
-            let stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
+            let stream = TcpStream::connect_timeout(&self.address, WAIT_TIMEOUT)?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
             self.stream = Some(BufReader::new(stream));

@@ -66,9 +66,11 @@ impl Program {
     #[track_caller]
     pub fn wait_for_line<T>(&self, what: &str, parse: impl Fn(&str) -> Option<T>) -> T {
         wait_for(what, || {
+            // In this order: the program may write the line and end at once.
+            let ended = self.ended().filter(|_| self.is_read());
             let found = self.lines().iter().find_map(|line| parse(line));
             if found.is_none()
-                && let Some(status) = self.ended()
+                && let Some(status) = ended
             {
                 panic!(
                     "{what}: the program ended with {status}: {:#?}",
@@ -94,10 +96,13 @@ impl Program {
     #[track_caller]
     pub fn wait(&self) -> ExitStatus {
         let status = wait_for("the end of a program", || self.ended());
-        wait_until("the rest of its standard error", || {
-            self.reader.as_ref().is_none_or(JoinHandle::is_finished)
-        });
+        wait_until("the rest of its standard error", || self.is_read());
         status
+    }
+
+    /// Returns whether standard error has been read to its end.
+    fn is_read(&self) -> bool {
+        self.reader.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Sends a signal by its short name, such as `TERM`.
@@ -108,5 +113,21 @@ impl Program {
     /// Kills the program and waits for its exit.
     pub fn kill(&self) {
         self.process.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_a_program_is_found() {
+        for _ in 0..50 {
+            let program = Program::start("/bin/sh", |command| {
+                command.args(["-c", "echo here >&2"]);
+            });
+            program.wait_for_line("the line", |line| (line == "here").then_some(()));
+            assert_eq!(program.wait().code(), Some(0));
+        }
     }
 }

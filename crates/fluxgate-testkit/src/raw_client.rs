@@ -29,7 +29,7 @@ impl RawClient {
 
     /// Connects. Returns an error if that fails.
     pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+        let stream = TcpStream::connect_timeout(&address, WAIT_TIMEOUT)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
         stream.set_write_timeout(Some(WAIT_TIMEOUT))?;

@@ -64,6 +64,11 @@ impl RawConnection {
         while self.bytes.len() < count && self.read_more().is_some() {}
     }
 
+    /// Waits until the received bytes that are not parsed end with these, or until the end.
+    pub fn wait_for_end_with(&mut self, bytes: impl AsRef<[u8]>) {
+        while !self.bytes.ends_with(bytes.as_ref()) && self.read_more().is_some() {}
+    }
+
     /// Waits until the peer closes the connection.
     pub fn hold(&mut self) {
         while self.read_more().is_some() {}
