@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::time::Duration;
 
-use fluxgate_testkit::{RawClient, RawUpstream};
+use fluxgate_testkit::{RawClient, RawUpstream, timed, wait_for, wait_until};
 
 use crate::service::Service;
 use crate::support::{project_file, python};
@@ -31,6 +32,9 @@ mod websocket;
 
 /// A complete response of an upstream.
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// No test sets a shorter timeout for a request or its head.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Header lines that select the transport of a request. The fast path does not handle `TE`.
 const FAST_PATH: &str = "";
@@ -66,8 +70,38 @@ fn client(service: &Service) -> RawClient {
 /// Asserts that the gateway still serves other clients.
 #[track_caller]
 fn assert_serves(service: &Service) {
-    let response = client(service).get("/others").unwrap();
-    assert_eq!((response.status, response.text().as_str()), (200, "ok"));
+    wait_until("another client is served", || {
+        let (response, took) = timed(|| client(service).get("/others"));
+        let served = response.as_ref().map(|it| (it.status, it.text()));
+        let is_served = served.is_ok_and(|it| it == (200, "ok".to_owned()));
+        // A busy machine may take longer than the timeouts of some tests, and the gateway is
+        // right to close such a connection.
+        let is_late = took >= SHORTEST_TIMEOUT;
+        assert!(is_served || is_late, "{response:?} after {took:?}");
+        is_served
+    });
+}
+
+/// Asserts that the gateway serves other clients within two seconds. A busy machine may stall,
+/// but not for half of the requests.
+#[track_caller]
+fn assert_serves_promptly(service: &Service) {
+    let mut times: Vec<_> = (0..21)
+        .map(|_| timed(|| assert_serves(service)).1)
+        .collect();
+    times.sort_unstable();
+    assert!(times[10] < Duration::from_secs(2), "{times:?}");
+}
+
+/// Returns a client that has been served. A busy machine may leave a new connection silent for
+/// longer than the timeout of heads, so this tries again.
+#[track_caller]
+fn served_client(service: &Service) -> RawClient {
+    wait_for("a client is served", || {
+        let mut client = client(service);
+        let response = client.get("/before");
+        response.is_ok_and(|it| it.status == 200).then_some(client)
+    })
 }
 
 /// Starts an upstream that responds to every complete request with [`OK`].

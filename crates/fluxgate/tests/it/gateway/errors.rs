@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use fluxgate_testkit::{WAIT_TIMEOUT, ports, wait_until};
+use fluxgate_testkit::{RawClient, WAIT_TIMEOUT, ports, wait_for, wait_until};
 
 use super::*;
 
@@ -110,14 +110,15 @@ fn a_request_body_that_stalls_is_a_408() {
 fn an_incomplete_head_and_an_idle_connection_have_separate_timeouts() {
     let upstream = Upstream::with_body("");
     let service = gateway_to(&[&upstream], "  timeouts: { headers: 300ms, idle: 1h }\n");
-    let mut slow = TcpStream::connect(service.address("gateway")).unwrap();
-    slow.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
-    slow.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX-Sl")
-        .unwrap();
-    let mut idle = client(&service);
-    assert_eq!(idle.get("/").status, 200);
-    let mut rest = Vec::new();
-    slow.read_to_end(&mut rest).unwrap();
+    // On a busy machine, a new connection may be silent for longer than the timeout of heads.
+    let mut idle = wait_for("a client that is served", || {
+        let mut client = client(&service);
+        let response = client.try_request("GET", "/", &[], "");
+        response.is_ok_and(|it| it.status == 200).then_some(client)
+    });
+    let mut slow = RawClient::connect(service.address("gateway"));
+    slow.send(b"GET / HTTP/1.1\r\nHost: a\r\nX-Sl");
+    slow.read_to_end().unwrap();
     // The timeout of heads has passed. It does not apply to an idle connection, but it
     // does to the next head on that connection.
     assert_eq!(idle.get("/").status, 200);

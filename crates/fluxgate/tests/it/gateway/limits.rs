@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use fluxgate_testkit::{RedisServer, wait_until};
+use fluxgate_testkit::{RawConnection, RawUpstream, RedisServer, wait_until};
 
 use super::*;
 use crate::support::Dir;
@@ -81,8 +81,8 @@ filters:
   many: { rule_set: many }
   few: { rule_set: few, include: [/few/**] }
 rule_sets:
-  many: { rules: [ { id: m, scope: per_ip, bands: [ { capacity: 3, window: 1m } ] } ] }
-  few: { rules: [ { id: f, scope: per_ip, bands: [ { capacity: 1, window: 1m } ] } ] }
+  many: { rules: [ { id: m, scope: per_ip, bands: [ { capacity: 3, window: 1h } ] } ] }
+  few: { rules: [ { id: f, scope: per_ip, bands: [ { capacity: 1, window: 1h } ] } ] }
 ";
     let routes = [route("r", "filters: [many, few],", &[&upstream])];
     let service = start(&routes, config);
@@ -90,7 +90,7 @@ rule_sets:
     let first = http.get("/few/x");
     assert_eq!(
         first.header("ratelimit-policy"),
-        Some("\"m/b0\";q=3;w=60,\"f/b0\";q=1;w=60")
+        Some("\"m/b0\";q=3;w=3600,\"f/b0\";q=1;w=3600")
     );
     assert_eq!(http.get("/few/x").status, 429);
     assert_eq!(http.get("/other").status, 200);
@@ -194,28 +194,43 @@ fn before_the_rules_are_loaded_only_routes_without_filters_work() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_rejected_and_never_completed() {
+fn a_body_that_is_too_large_is_rejected() {
     let upstream = Upstream::with_body("");
     let service = gateway_to(&[&upstream], "  limits: { body_bytes: 10 }\n");
     let mut http = client(&service);
     assert_eq!(http.request("POST", "/", &[], "0123456789").status, 200);
     assert_problem(&http.request("POST", "/", &[], "0123456789a"), 413);
     assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn a_body_that_becomes_too_large_is_rejected_and_never_completed() {
+    let upstream = RawUpstream::start(RawConnection::hold);
+    let config = format!(
+        "gateway:\n  limits: {{ body_bytes: 10 }}\n  routes:\n    \
+         - {{ id: all, upstreams: ['http://{}'] }}\n",
+        upstream.address()
+    );
+    let service = Service::start(&["gateway"], &config);
     let mut http = client(&service);
     http.send_raw(
         b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n01234567\r\n",
     )
     .unwrap();
+    let received = |end: &[u8]| {
+        let received = upstream.received();
+        received.first().is_some_and(|it| it.bytes.ends_with(end))
+    };
+    wait_until("the first chunk is forwarded", || received(b"01234567\r\n"));
     http.send_raw(b"8\r\n01234567\r\n0\r\n\r\n").unwrap();
     assert_problem(&http.read_answer(false).unwrap(), 413);
     wait_until("the upstream sees the end", || {
-        upstream.requests().len() == 2
+        upstream.received()[0].is_over
     });
-    let request = &upstream.requests()[1];
-    assert!(
-        !request.is_complete && request.body.len() <= 10,
-        "{request:?}"
-    );
+    let bytes = &upstream.received()[0].bytes;
+    let digits = bytes.rsplit(|byte| *byte == b'\n').nth(1).unwrap();
+    assert!(digits.len() <= 10, "{}", bytes.escape_ascii());
+    assert_eq!(upstream.requests(), []);
 }
 
 #[test]

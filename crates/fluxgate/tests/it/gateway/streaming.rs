@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::{Mutex, mpsc};
 
-use fluxgate_testkit::{WAIT_TIMEOUT, wait_until};
+use fluxgate_testkit::{RawConnection, RawUpstream, WAIT_TIMEOUT, wait_until};
 
 use super::*;
 
@@ -135,20 +135,27 @@ fn a_body_is_forwarded_with_any_method() {
 
 #[test]
 fn a_truncated_request_does_not_look_complete_to_the_upstream() {
-    let upstream = Upstream::with_body("");
-    let service = gateway_to(&[&upstream], "");
+    let upstream = RawUpstream::start(RawConnection::hold);
+    let address = upstream.address();
+    let service = start(
+        &[format!("{{ id: r, upstreams: [\"http://{address}\"] }}")],
+        "",
+    );
     let mut stream = connect(&service);
     stream
         .write_all(
             b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n",
         )
         .unwrap();
-    wait_until("it is forwarded", || upstream.connections() == 1);
+    wait_until("it is forwarded", || {
+        let received = upstream.received();
+        { received.first() }.is_some_and(|it| it.bytes.ends_with(b"first\r\n"))
+    });
     drop(stream);
     wait_until("the upstream sees the end", || {
-        upstream.requests().len() == 1
+        upstream.received()[0].is_over
     });
-    assert!(!upstream.only_request().is_complete);
+    assert_eq!(upstream.requests(), []);
 }
 
 #[test]

@@ -76,7 +76,8 @@ fn bytes_pass_in_both_directions_and_the_end_is_forwarded() {
 #[test]
 fn an_idle_upgraded_connection_is_closed() {
     let upstream = uppercase_echo();
-    let service = gateway_to(&[&upstream], "  timeouts: { idle: 300ms }\n");
+    // Longer than the upstream takes for its echo, even on a busy machine.
+    let service = gateway_to(&[&upstream], "  timeouts: { idle: 4s }\n");
     let mut stream = upgrade(&service);
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -28,7 +29,12 @@ impl CountingUpstream {
     pub(super) fn start() -> Self {
         // Both ends of thousands of connections are in this process.
         rlimit::increase_nofile_limit(u64::MAX).unwrap();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // With a large backlog: if it is full, a client tries again only after a second.
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        socket.bind(&any.into()).unwrap();
+        socket.listen(4096).unwrap();
+        let listener = std::net::TcpListener::from(socket);
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let counts = Arc::new(Counts::default());

@@ -12,6 +12,9 @@ use crate::service::Service;
 /// The time within which the service exits.
 const GRACE: Duration = Duration::from_secs(25);
 
+/// How much longer a busy machine may take. Together, this is when Kubernetes kills a pod.
+const SLACK: Duration = Duration::from_secs(5);
+
 /// Waits until the service exits and returns how long it took.
 #[track_caller]
 fn wait_for_exit(service: &Service) -> Duration {

@@ -96,13 +96,14 @@ fn a_tunnel_closes_with_its_client() {
 #[test]
 fn a_silent_tunnel_is_subject_only_to_the_idle_timeout() {
     let upstream = echo();
-    let timeouts = "  timeouts: { headers: 600ms, request: 600ms, idle: 20s }\n";
+    // Longer than the upstream takes, even on a busy machine.
+    let timeouts = "  timeouts: { headers: 3s, request: 3s, idle: 20s }\n";
     let service = gateway(&[upstream.address()], timeouts);
     let (_, mut stream) = client(&service).into_stream();
     stream.write_all(UPGRADE.as_bytes()).unwrap();
     read_switched(&mut stream);
     // The pause itself is under test.
-    std::thread::sleep(std::time::Duration::from_millis(900));
+    std::thread::sleep(std::time::Duration::from_millis(3_500));
     stream.write_all(b"still").unwrap();
     let mut buffer = [0; 5];
     stream.read_exact(&mut buffer).unwrap();

@@ -89,7 +89,7 @@ fn fifty_requests_over_the_rate_are_served_in_order_at_the_rate() {
         let due = first + n * INTERVAL;
         let at = served[&format!("/{n}")];
         // Allows for a busy machine, on which the request itself may come after its time.
-        let bounds = due..due.max(decided) + Duration::from_secs(5);
+        let bounds = due..due.max(decided) + Duration::from_secs(20);
         assert!(bounds.contains(&at), "{n}: due {due:?}, served {at:?}");
     }
     assert_eq!(metric(&service, "fluxgate_waiting"), 0);
@@ -116,7 +116,7 @@ fn the_request_after_a_hundred_waiting_ones_is_denied_at_once() {
     for _ in 0..3 {
         let (response, took) = timed(|| send(&service, "/beyond").read_answer().unwrap());
         assert_eq!(response.status, 429);
-        assert!(took < Duration::from_secs(3), "{took:?}");
+        assert!(took < Duration::from_secs(30), "{took:?}");
     }
     // Denied requests use no units: 101 hours for the first and the waiting ones.
     assert_eq!(hours_until_full(&service), 101);
@@ -149,7 +149,7 @@ fn a_request_that_would_wait_too_long_is_denied_at_once() {
     wait_until("one waits", || metric(&service, "fluxgate_waiting") == 1);
     let (response, took) = timed(|| send(&service, "/2").read_answer().unwrap());
     assert_eq!(response.status, 429);
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
 #[test]
@@ -195,7 +195,8 @@ fn a_request_that_waits_during_the_shutdown_is_served() {
     let upstream = ok_upstream();
     let service = start_with_waiting(
         upstream.address(),
-        "max_wait: 1m, bands: [ { capacity: 1, window: 3s } ]",
+        // Long enough to see the request wait, and shorter than the grace period.
+        "max_wait: 1m, bands: [ { capacity: 1, window: 12s } ]",
     );
     assert_eq!(send(&service, "/0").read_answer().unwrap().status, 200);
     let mut waiting = send(&service, "/waits");

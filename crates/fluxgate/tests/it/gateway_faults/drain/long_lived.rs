@@ -8,7 +8,7 @@ use fluxgate_testkit::{RawClient, RawUpstream, wait_until};
 
 use super::super::websocket::Echo;
 use super::super::{client, gateway, script};
-use super::{GRACE, wait_for_exit};
+use super::{GRACE, SLACK, wait_for_exit};
 
 #[test]
 fn a_download_is_completed() {
@@ -50,7 +50,7 @@ fn an_endless_download_is_aborted_in_time() {
     });
     service.program.signal("TERM");
     let took = wait_for_exit(&service);
-    assert!(took < GRACE + Duration::from_secs(3), "{took:?}");
+    assert!(took < GRACE + SLACK, "{took:?}");
     let error = client.read_answer().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
 }
@@ -79,7 +79,7 @@ fn a_websocket_is_served_until_the_end() {
     writeln!(stdin).unwrap();
     assert_eq!(output.next().unwrap().unwrap(), "still there");
     let took = wait_for_exit(&service);
-    assert!(took < GRACE + Duration::from_secs(3), "{took:?}");
+    assert!(took < GRACE + SLACK, "{took:?}");
     drop(stdin);
     // It may have exited already.
     let _ = holder.kill();

@@ -2,11 +2,12 @@
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fluxgate_testkit::{RawClient, RawUpstream, wait_until};
+use fluxgate_testkit::{RawClient, RawUpstream, now, wait_until};
 
 use super::super::{OK, client, gateway, ok_upstream, script};
 use super::{GRACE, wait_for_exit};
@@ -23,8 +24,23 @@ fn slow_upstream() -> RawUpstream {
     })
 }
 
-/// Sends requests until the connection ends and returns how many were lost.
-fn send_until_the_end(client: &mut RawClient, number: u32, answered: &AtomicU32) -> u32 {
+/// How long a connection without a request stays open after the signal. A client that is late
+/// because the machine is busy may lose its request.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// What the clients share.
+#[derive(Default)]
+struct Load {
+    /// The clients that have been answered.
+    started: AtomicU32,
+    answered: AtomicU32,
+    lost: AtomicU32,
+    /// When the signal was sent.
+    signal: OnceLock<Instant>,
+}
+
+/// Sends requests until the connection ends.
+fn send_until_the_end(client: &mut RawClient, number: u32, load: &Load) {
     let request = match number % 3 {
         0 => "GET /x HTTP/1.1\r\nHost: a\r\n\r\n",
         1 => "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
@@ -32,54 +48,56 @@ fn send_until_the_end(client: &mut RawClient, number: u32, answered: &AtomicU32)
             "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
         }
     };
+    let mut is_first = true;
     loop {
         client.send(request);
+        let sent = now();
         match client.read_answer() {
             Ok(response) => {
                 assert_eq!((response.status, response.text().as_str()), (200, "ok"));
-                answered.fetch_add(1, Ordering::Relaxed);
+                load.answered.fetch_add(1, Ordering::Relaxed);
                 if response.is_last() {
-                    return 0;
+                    break;
                 }
             }
             // The previous response did not announce the end.
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
-                return 1;
+                let is_late = { load.signal.get() }.is_some_and(|at| sent >= *at + LINGER);
+                load.lost.fetch_add(u32::from(!is_late), Ordering::Relaxed);
+                break;
             }
         }
+        if std::mem::take(&mut is_first) {
+            load.started.fetch_add(1, Ordering::Relaxed);
+        }
     }
+    let is_signalled = load.signal.get().is_some();
+    assert!(is_signalled, "the connection ended before the signal");
 }
 
 #[test]
 fn no_http1_request_is_lost() {
     let upstream = slow_upstream();
     let service = gateway(&[upstream.address()], "");
-    let (answered, lost) = (AtomicU32::new(0), AtomicU32::new(0));
-    let closing = AtomicBool::new(false);
+    let load = Load::default();
     thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let (answered, lost, closing, service) = (&answered, &lost, &closing, &service);
-            scope.spawn(move || {
-                let mut client = client(service);
-                let count = send_until_the_end(&mut client, number, answered);
-                assert!(
-                    closing.load(Ordering::Relaxed),
-                    "the connection ended before the signal"
-                );
-                lost.fetch_add(count, Ordering::Relaxed);
-            });
+            let (load, service) = (&load, &service);
+            scope.spawn(move || send_until_the_end(&mut client(service), number, load));
         }
+        // A connection that the service has not accepted yet would be refused.
         wait_until("under load", || {
-            answered.load(Ordering::Relaxed) > 10 * CLIENTS
+            load.started.load(Ordering::Relaxed) == CLIENTS
+                && load.answered.load(Ordering::Relaxed) > 10 * CLIENTS
         });
-        closing.store(true, Ordering::Relaxed);
+        load.signal.set(now()).unwrap();
         service.program.signal("TERM");
     });
     assert!(wait_for_exit(&service) < GRACE);
-    assert_eq!(lost.load(Ordering::Relaxed), 0);
+    assert_eq!(load.lost.load(Ordering::Relaxed), 0);
     // Each answered request was forwarded exactly once.
-    let answered = usize::try_from(answered.load(Ordering::Relaxed)).unwrap();
+    let answered = usize::try_from(load.answered.load(Ordering::Relaxed)).unwrap();
     assert_eq!(upstream.requests().len(), answered);
 }
 

@@ -19,8 +19,8 @@ def read(peer):
 
 
 def is_reset(peer, stream):
-    """Returns whether the server resets the stream within 8 s."""
-    end = time.monotonic() + 8
+    """Returns whether the server resets the stream within 30 s."""
+    end = time.monotonic() + 30
     try:
         while time.monotonic() < end:
             got = read(peer)
@@ -49,7 +49,7 @@ def other_streams_are_not_affected():
     peer.send(peer.headers(1, request("/big")))
     stream, served, reset = 1, 0, False
     while not reset:
-        assert served < 200, "the stream is not reset"
+        assert served < 600, "the stream is not reset"
         stream += 2
         peer.send(peer.headers(stream, request("/x")), WindowUpdateFrame(stream, 100))
         got = None
@@ -75,7 +75,7 @@ def a_slow_reader_is_served():
             size += len(got.data) if isinstance(got, DataFrame) else 0
         if size == 1_000_000:
             return
-        time.sleep(0.05)  # The pace of a slow reader.
+        time.sleep(0.15)  # The pace of a slow reader.
     assert False, size
 
 

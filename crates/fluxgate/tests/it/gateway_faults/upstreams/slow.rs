@@ -25,11 +25,13 @@ fn an_upstream_that_does_not_respond_in_time_is_a_504() {
             response.values("content-type"),
             ["application/problem+json"]
         );
-        let bounds = Duration::from_millis(390)..Duration::from_secs(5);
+        let bounds = Duration::from_millis(390)..Duration::from_secs(20);
         assert!(bounds.contains(&took), "{took:?}");
     }
-    wait_until("the upstream connection is closed", || {
-        upstream.received().iter().all(|it| it.is_over)
+    // The upstream may accept and read late.
+    wait_until("both upstream connections are closed", || {
+        let received = upstream.received();
+        received.len() == 2 && received.iter().all(|it| it.is_over)
     });
     assert_eq!(upstream.requests().len(), 2);
 }
@@ -50,7 +52,7 @@ fn an_incomplete_response_head_is_a_504() {
 #[test]
 fn a_slow_response_head_is_a_504() {
     const INTERIM: &str = "HTTP/1.1 102 Processing\r\n\r\n";
-    for (bytes, piece) in [(OK.to_owned(), 1), (INTERIM.repeat(8) + OK, INTERIM.len())] {
+    for (bytes, piece) in [(OK.to_owned(), 1), (INTERIM.repeat(15) + OK, INTERIM.len())] {
         let sent = bytes.clone();
         let upstream = RawUpstream::start(move |connection| {
             connection.read_request();
@@ -89,7 +91,7 @@ fn connecting_has_a_timeout() {
     let service = gateway(&[address], "  timeouts: { connect: 400ms, request: 15s }\n");
     let (response, took) = timed(|| client(&service).get("/x").unwrap());
     assert!([502, 504].contains(&response.status), "{response:?}");
-    let bounds = Duration::from_millis(390)..Duration::from_secs(5);
+    let bounds = Duration::from_millis(390)..Duration::from_secs(14);
     assert!(bounds.contains(&took), "{took:?}");
 }
 
@@ -99,10 +101,11 @@ fn a_slow_response_body_is_forwarded() {
     let upstream = RawUpstream::start(|connection| {
         while connection.read_request().is_some() {
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
-            connection.send_pieces("0123456789", 1, Duration::from_millis(100));
+            connection.send_pieces("0123456789", 1, Duration::from_millis(400));
         }
     });
-    let timeouts = "  timeouts: { request: 700ms, idle: 5s }\n";
+    // Longer than the head takes, even on a busy machine, and shorter than the body.
+    let timeouts = "  timeouts: { request: 3s, idle: 15s }\n";
     let service = gateway(&[upstream.address()], timeouts);
     let mut client = client(&service);
     for _ in 0..2 {
