@@ -289,10 +289,14 @@ function serveFile(directory, path, response) {
 /** Live events, written by a test. */
 class Feed {
   #streams = new Set();
+  #last = "";
 
   open(response) {
     response.writeHead(200, { "Content-Type": "text/event-stream", "Cache-Control": "no-store" });
     response.flushHeaders();
+    // A page that hears nothing for some seconds connects again, as on a busy machine, and an event
+    // that is sent in between is lost. A service would send the next one.
+    response.write(this.#last);
     this.#streams.add(response);
     response.on("close", () => this.#streams.delete(response));
   }
@@ -302,8 +306,9 @@ class Feed {
   }
 
   send(...events) {
-    const text = events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("");
-    for (const stream of this.#streams) stream.write(text);
+    const texts = events.map((event) => `data: ${JSON.stringify(event)}\n\n`);
+    this.#last = texts.at(-1);
+    for (const stream of this.#streams) stream.write(texts.join(""));
   }
 
   /** Ends the stream, as a service that stops does. */

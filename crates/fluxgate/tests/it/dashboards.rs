@@ -57,6 +57,9 @@ fn every_panel_shows_data_and_every_alert_is_raised() {
         // and one slow decision of few is one percent. So this waits until it is inactive.
         wait_until(&format!("{name} is inactive"), || {
             fleet.traffic();
+            if name == SLOW {
+                fleet.quick_decisions();
+            }
             prometheus.query(&query).is_empty()
         });
     }

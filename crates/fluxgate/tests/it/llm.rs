@@ -37,10 +37,10 @@ const RULES: &str = r#"
 rule_sets:
   s:
     rules:
-      - { id: total, scope: per_api_key, algorithm: fixed_window, cost: "llm:total_tokens", bands: [ { capacity: 100000, window: 30d } ] }
-      - { id: prompt, scope: per_api_key, algorithm: fixed_window, cost: "llm:prompt_tokens", bands: [ { capacity: 100000, window: 30d } ] }
-      - { id: completion, scope: per_api_key, algorithm: fixed_window, cost: "llm:completion_tokens", bands: [ { capacity: 100000, window: 30d } ] }
-      - { id: requests, scope: per_api_key, algorithm: fixed_window, bands: [ { capacity: 100, window: 30d } ] }
+      - { id: total, scope: per_api_key, algorithm: fixed_window, cost: "llm:total_tokens", bands: [ { capacity: 100000, window: 300d } ] }
+      - { id: prompt, scope: per_api_key, algorithm: fixed_window, cost: "llm:prompt_tokens", bands: [ { capacity: 100000, window: 300d } ] }
+      - { id: completion, scope: per_api_key, algorithm: fixed_window, cost: "llm:completion_tokens", bands: [ { capacity: 100000, window: 300d } ] }
+      - { id: requests, scope: per_api_key, algorithm: fixed_window, bands: [ { capacity: 100, window: 300d } ] }
 "#;
 
 /// Starts a gateway in front of a model, with these rules, which are named `s`.

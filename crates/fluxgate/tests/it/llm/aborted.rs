@@ -100,9 +100,9 @@ fn errors_cost_no_tokens() {
 
 #[test]
 fn an_upstream_that_is_down_costs_no_tokens() {
-    let model = ModelServer::start();
-    let service = start(&model);
-    drop(model);
+    // Reserved, so that no other test listens there.
+    let port = fluxgate_testkit::ports::free();
+    let service = start_at(&format!("http://{}", port.addr()), RULES);
     assert_eq!(call(&service, CHAT, &chat("m")).status, 502);
     assert_eq!(charged(&service), [0, 0, 0, 1]);
 }

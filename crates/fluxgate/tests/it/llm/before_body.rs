@@ -13,8 +13,8 @@ const KEYED: &str = r#"
 rule_sets:
   s:
     rules:
-      - { id: total, scope: per_api_key, on_missing_key: deny, algorithm: fixed_window, cost: "llm:total_tokens", bands: [ { capacity: 100000, window: 30d } ] }
-      - { id: requests, scope: per_api_key, on_missing_key: deny, algorithm: fixed_window, bands: [ { capacity: 2, window: 30d } ] }
+      - { id: total, scope: per_api_key, on_missing_key: deny, algorithm: fixed_window, cost: "llm:total_tokens", bands: [ { capacity: 100000, window: 300d } ] }
+      - { id: requests, scope: per_api_key, on_missing_key: deny, algorithm: fixed_window, bands: [ { capacity: 2, window: 300d } ] }
       - { id: slots, scope: per_api_key, on_missing_key: deny, algorithm: concurrency, bands: [ { capacity: 1 } ] }
 "#;
 

@@ -11,7 +11,7 @@ const SHARED: &str = r#"
 rule_sets:
   s:
     rules:
-      - { id: total, scope: global, algorithm: fixed_window, cost: "llm:total_tokens", bands: [ { capacity: 1000000000, window: 30d } ] }
+      - { id: total, scope: global, algorithm: fixed_window, cost: "llm:total_tokens", bands: [ { capacity: 1000000000, window: 300d } ] }
 "#;
 
 fn start_with_buffer(model: &ModelServer, buffer: &str, rules: &str) -> Service {

@@ -6,7 +6,7 @@ fn clamped(model: &ModelServer, capacity: u64) -> Service {
     let rules = format!(
         "rule_sets:\n  s:\n    rules:\n      - {{ id: total, scope: per_api_key, \
          algorithm: fixed_window, cost: \"llm:total_tokens\", clamp: true, \
-         bands: [ {{ capacity: {capacity}, window: 30d }} ] }}\n"
+         bands: [ {{ capacity: {capacity}, window: 300d }} ] }}\n"
     );
     start_with(model, &rules)
 }

@@ -9,7 +9,7 @@ fn a_settlement_that_fails_on_redis_is_tried_again() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.addr());
     let store = format!(
-        "store: {{ redis: {{ url: \"{}\", deadline: 2s }} }}\n",
+        "store: {{ redis: {{ url: \"{}\", deadline: 10s }} }}\n",
         proxy.url("redis")
     );
     // The record of the hold cannot be read, or it is settled and the reply is lost.

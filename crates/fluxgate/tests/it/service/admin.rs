@@ -50,7 +50,7 @@ fn remaining(http: &mut Http, query: &str) -> Vec<u64> {
 /// Returns the setting for a store in Redis.
 fn store_in(server: &RedisServer) -> String {
     let url = server.url();
-    format!("store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n")
+    format!("store: {{ redis: {{ url: \"{url}\", deadline: 10s }} }}\n")
 }
 
 /// Sends each call, a line `ENDPOINT BODY -> STATUS TEXT`, and checks the status and that the

@@ -91,7 +91,7 @@ fn an_explanation_is_what_a_check_then_decides_and_charges_nothing() {
     let server = RedisServer::start();
     let url = server.url();
     explains_what_check_then_does(&format!(
-        "store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n"
+        "store: {{ redis: {{ url: \"{url}\", deadline: 10s }} }}\n"
     ));
 }
 
@@ -143,7 +143,7 @@ fn invalid_calls_are_refused() {
 fn a_store_that_does_not_answer_is_an_error() {
     let server = RedisServer::start();
     let url = server.url();
-    let config = format!("store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n{RULES}");
+    let config = format!("store: {{ redis: {{ url: \"{url}\", deadline: 10s }} }}\n{RULES}");
     let service = Service::start(&[], &config);
     let mut http = service.http();
     explain(&mut http, "{}");

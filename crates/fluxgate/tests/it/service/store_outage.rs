@@ -15,7 +15,7 @@ const EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-ex
 /// Starts a service and waits until its store answers.
 fn start(server: &RedisServer, listeners: &[&str], config: &str) -> Service {
     let url = server.url();
-    let store = format!("store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n");
+    let store = format!("store: {{ redis: {{ url: \"{url}\", deadline: 10s }} }}\n");
     let service = Service::start(listeners, &(store + config));
     wait_until("the store answers", || {
         let mut http = service.http();

@@ -17,7 +17,7 @@ const REFUSED: &str = "new rules are refused; the active rules stay";
 
 pub(super) fn config(url: &str, poll: &str) -> String {
     format!(
-        "store: {{ redis: {{ url: \"{url}\", deadline: 2s, near_cache: false }} }}\nrules_from: {{ redis: {{}}, poll: {poll} }}\n"
+        "store: {{ redis: {{ url: \"{url}\", deadline: 10s, near_cache: false }} }}\nrules_from: {{ redis: {{}}, poll: {poll} }}\n"
     )
 }
 

@@ -193,9 +193,12 @@ fn clients_without_tls_are_refused_counted_and_logged_a_few_times() {
     let line = service.wait_for_log("a TLS handshake failed");
     assert_eq!(line["listener"], "api");
     assert_eq!(line["reason"], "the client does not speak TLS");
-    let metrics = text(&curl(&service, &certificates.ca(), None, &[], "/metrics"));
-    let expected = format!("fluxgate_tls_handshake_failures_total{{listener=\"api\"}} {CLIENTS}");
-    assert!(metrics.contains(&expected), "{metrics}");
+    let expected = format!("fluxgate_tls_handshake_failures_total{{listener=\"api\"}} {CLIENTS}\n");
+    // The client sees the failure before it is counted.
+    wait_until("each is counted", || {
+        let metrics = curl(&service, &certificates.ca(), None, &[], "/metrics");
+        text(&metrics).contains(&expected)
+    });
     let logged = service.logs("a TLS handshake failed").len();
     assert!(logged < CLIENTS / 2, "{logged}");
 }
@@ -268,10 +271,13 @@ fn a_new_certificate_is_used_and_connections_stay() {
 
     copy(&new, &service.dir);
     service.program.signal("HUP");
+    // A connection that is idle for long would be closed.
     wait_until("the new certificate is used", || {
+        request();
         is_served(&service, &new.ca(), None) == [true; 4]
     });
     service.wait_for_log("the API uses a new certificate");
+    request();
     assert_eq!(is_served(&service, &old.ca(), None), [false; 4]);
     request();
     drop(stdin);

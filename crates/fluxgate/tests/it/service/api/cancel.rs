@@ -11,13 +11,16 @@ rule_sets:
     rules:
       - { id: queue, scope: per_user, on_exceed: wait, max_wait: 1h, bands: [ { id: b, capacity: 5, window: 500s } ] }
       - { id: day, scope: per_user, algorithm: fixed_window, bands: [ { capacity: 1000, window: 300d } ] }
-      - { id: month, scope: per_user, algorithm: fixed_window, bands: [ { capacity: 1000, calendar: month } ] }
+      - { id: year, scope: per_user, algorithm: fixed_window, bands: [ { capacity: 1000, calendar: year } ] }
 ";
 
 /// Starts the service on the memory store and on Redis, one after the other.
 fn on_each_store(run: impl Fn(&Service)) {
     let server = RedisServer::start();
-    let redis = format!("store: {{ redis: {{ url: {:?} }} }}\n", server.url());
+    let redis = format!(
+        "store: {{ redis: {{ url: {:?}, deadline: 10s }} }}\n",
+        server.url()
+    );
     for store in ["", &redis] {
         run(&Service::start(&[], &(store.to_owned() + RULES)));
     }
@@ -67,7 +70,7 @@ fn units_return_unless_a_later_request_was_queued_behind_them() {
         let two_earlier = of_behind - 130_000..=of_behind - 99_000;
         assert!(two_earlier.contains(&next), "{next} {of_behind}");
         let units = |left: &Value| left.as_u64().unwrap();
-        for rule in ["day", "month"] {
+        for rule in ["day", "year"] {
             assert_eq!(
                 units(&remaining(service, rule)),
                 units(&left) + 3 - 1,
@@ -91,7 +94,7 @@ fn a_reservation_is_cancelled_once() {
         assert_eq!(remaining(service, "day"), left);
         let next = check(service, json!({}))["delay_ms"].as_u64().unwrap();
         assert!(
-            (98_000..=100_000).contains(&next),
+            (50_000..=100_000).contains(&next),
             "one place is free: {next}"
         );
     });

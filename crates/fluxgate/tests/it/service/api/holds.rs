@@ -137,7 +137,7 @@ fn charges_are_settled_by_cost_and_by_attributes() {
         )
     );
     assert_eq!(left(), [98, 450]);
-    let id = id_of(&reserve(Some("1s")));
+    let id = id_of(&reserve(Some("60s")));
     let settled = post(&service, "/v1/settle", &json!({"hold": id, "cost": 10}));
     assert_eq!(
         settled,
@@ -154,6 +154,10 @@ fn charges_are_settled_by_cost_and_by_attributes() {
         )
     );
     assert_eq!(left(), [87, 40]);
+    // The shortest hold, which may have ended before it could be settled.
+    let shortest =
+        json!({"rule_set": "budget", "user": "bob", "attributes": {"tokens": "400"}, "hold": "1s"});
+    id_of(&check(&service, &shortest));
 }
 
 #[test]

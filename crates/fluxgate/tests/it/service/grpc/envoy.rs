@@ -87,7 +87,7 @@ impl Front {
         let deny = format!("failure_mode_deny: {}", self.failure_mode_deny);
         let listener = replace(&listener, "failure_mode_deny: false", deny);
         // The test machine may be busy.
-        let listener = replace(&listener, "timeout: 0.1s", "timeout: 5s");
+        let listener = replace(&listener, "timeout: 0.1s", "timeout: 30s");
         if !self.reports_late {
             return listener;
         }
@@ -171,7 +171,7 @@ fn envoy_allows_exactly_the_requests_that_the_rules_allow() {
         Some(r#""per-user/burst";r=2;t=1200"#)
     );
     let retry: u64 = answers[3].header("retry-after").unwrap().parse().unwrap();
-    assert!((1190..=1200).contains(&retry), "{retry}");
+    assert!((1100..=1200).contains(&retry), "{retry}");
     assert_eq!(envoy.get(0, "bob").status, 200);
 }
 

@@ -46,13 +46,13 @@ async fn the_layer_waits_no_longer_than_the_deadline() {
     let deadline = Duration::from_millis(200);
     let app = App::new(handler(proxy.addr()).deadline(deadline).deny_on_error());
     until_ok(&app).await;
-    for mode in [Mode::Delay(Duration::from_secs(5)), Mode::BlackHole] {
+    for mode in [Mode::Delay(Duration::from_secs(60)), Mode::BlackHole] {
         proxy.set_mode(mode);
         let start = tokio::time::Instant::now();
         assert_eq!(app.get("/none").await, 503, "{mode:?}");
         let took = start.elapsed();
         assert!(
-            took >= deadline && took < Duration::from_secs(4),
+            took >= deadline && took < Duration::from_secs(30),
             "{took:?}"
         );
         proxy.heal();
@@ -84,10 +84,8 @@ async fn connections_are_reused_and_replaced_if_closed() {
     for expected in 2..5 {
         proxy.close_connections();
         until("the connection to be gone", || proxy.open() == 0).await;
-        // Lets the runtime of the client notice.
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-        }
+        // Lets the runtime of the client notice: it looks at its sockets when it is idle.
+        tokio::time::sleep(Duration::from_millis(10)).await;
         assert_eq!(app.get("/none").await, 200, "{expected}");
         assert_eq!(proxy.accepted(), expected);
     }

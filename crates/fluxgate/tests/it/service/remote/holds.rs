@@ -11,7 +11,7 @@ const RULES: &str = "
 rule_sets:
   api:
     rules:
-      - { id: exports, scope: global, algorithm: concurrency, hold: 2s, bands: [ { capacity: 1 } ] }
+      - { id: exports, scope: global, algorithm: concurrency, hold: 10s, bands: [ { capacity: 1 } ] }
 ";
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn slots_are_held_and_renewed_until_the_response_has_ended() {
     assert_eq!(held(), 1);
     let begun = tokio::time::Instant::now();
     // Past the end of the hold, it is held only if it was renewed.
-    while begun.elapsed() < std::time::Duration::from_millis(2_500) {
+    while begun.elapsed() < std::time::Duration::from_millis(10_500) {
         assert_eq!(app.get("/export").await, 429);
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }

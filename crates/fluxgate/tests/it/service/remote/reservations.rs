@@ -38,7 +38,7 @@ async fn the_layer_waits_for_a_delay() {
     // The first passes at once, the others after 300 ms each.
     let took = start.elapsed();
     assert!(
-        (Duration::from_millis(590)..Duration::from_secs(5)).contains(&took),
+        (Duration::from_millis(590)..Duration::from_secs(30)).contains(&took),
         "{took:?}"
     );
 }

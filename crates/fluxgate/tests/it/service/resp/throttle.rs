@@ -72,7 +72,7 @@ fn a_key_keeps_its_state_when_its_limit_changes() {
 fn a_call_with_a_smaller_limit_keeps_the_debt() {
     let server = RedisServer::start();
     let url = server.url();
-    let redis = format!("store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n");
+    let redis = format!("store: {{ redis: {{ url: \"{url}\", deadline: 10s }} }}\n");
     for store in ["", &redis] {
         let (service, mut cli) = start(&format!("{store}{NO_RULES}"));
         for (numbers, expected) in [

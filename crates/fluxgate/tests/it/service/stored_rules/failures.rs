@@ -149,6 +149,8 @@ fn a_set_whose_content_is_lost_can_be_put_or_deleted() {
     // A missing set is not audited as deleted.
     let missing = http.request("DELETE", "/v1/rule_sets/no", &[], "");
     assert_eq!(missing.status, 404, "{missing:?}");
+    service.program.signal("TERM");
+    assert!(service.program.wait().success());
     assert_eq!(service.logs("changed").len(), 3);
 }
 
@@ -218,7 +220,7 @@ fn rules_can_be_stored_in_a_cluster() {
     let cluster = RedisCluster::start(3);
     let urls = cluster.urls().join("\", \"");
     let config = format!(
-        "store: {{ redis: {{ urls: [\"{urls}\"], deadline: 2s }} }}\nrules_from: {{ redis: {{}}, poll: 1h }}\n"
+        "store: {{ redis: {{ urls: [\"{urls}\"], deadline: 10s }} }}\nrules_from: {{ redis: {{}}, poll: 1h }}\n"
     );
     let (one, other) = (Service::start(&[], &config), Service::start(&[], &config));
     let mut http = other.http();

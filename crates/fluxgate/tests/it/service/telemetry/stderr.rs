@@ -196,7 +196,8 @@ fn a_change_waits_for_room_for_its_audit_line_and_then_fails_while_decisions_con
         let body = r#"{"rule_set":"api","rule":"r","units":1}"#;
         waiting.request("POST", "/v1/refund", &headers, body)
     });
-    for _ in 0..200 {
+    // Few, so that a busy machine makes them all before the change gives up.
+    for _ in 0..50 {
         let body = r#"{"rule_set":"api"}"#;
         let (answer, took) = timed(|| service.http.post("/v1/check", body));
         assert_eq!(answer.status, 200);
