@@ -59,5 +59,5 @@ pub use sentinel::Sentinels;
 pub use server::{RedisServer, RedisServerBuilder, valkey};
 pub use slot::{SLOTS, slot_of};
 pub use tls::{Certificates, ClientAuth};
-pub use wait::{WAIT_TIMEOUT, now, timed, wait_for, wait_until};
+pub use wait::{Stopwatch, WAIT_TIMEOUT, now, timed, wait_for, wait_until};
 pub use wire::{Ambiguous, Headers, Read, WireAnswer, WireRequest};

@@ -84,11 +84,12 @@ fn a_server_dies_with_the_process_that_started_it() {
     let output = String::from_utf8(output.stdout).unwrap();
     let line = output.lines().find_map(|line| line.strip_prefix("server "));
     let (pid, directory) = line.unwrap().split_once(' ').unwrap();
-    std::fs::remove_dir_all(directory).unwrap();
     wait_until("the orphan is killed", || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
         status.is_err() || status.unwrap().contains("State:\tZ")
     });
+    // Now it writes no file there any more.
+    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
