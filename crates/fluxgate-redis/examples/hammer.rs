@@ -8,11 +8,13 @@
 //! tally 1000 280 0
 //! ```
 //!
-//! It starts when it reads a line, and prints how many requests were admitted,
-//! denied, and decided by `on_error`.
+//! It starts when it reads a line, and prints how many requests were admitted, denied, and
+//! decided by `on_error`. With `--until-eof true` it goes on until its input ends.
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::{Limiter, Outcome, RequestContext, RuleSets};
@@ -23,6 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut urls = Vec::new();
     let (mut algorithm, mut limit) = ("token_bucket".to_owned(), 1000);
     let (mut clients, mut times, mut pause) = (32, 40, Duration::ZERO);
+    let mut until_eof = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments
@@ -35,6 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             "--clients" => clients = value.parse()?,
             "--times" => times = value.parse()?,
             "--pause-ms" => pause = Duration::from_millis(value.parse()?),
+            "--until-eof" => until_eof = value.parse()?,
             _ => return Err(format!("unknown option {name}").into()),
         }
     }
@@ -43,9 +47,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("ready");
     io::stdin().read_line(&mut String::new())?;
 
-    let tasks: Vec<_> = (0..clients)
-        .map(|_| tokio::spawn(client(limiter.clone(), times, pause)))
-        .collect();
+    let is_over = Arc::new(AtomicBool::new(!until_eof));
+    if until_eof {
+        let is_over = Arc::clone(&is_over);
+        std::thread::spawn(move || {
+            // An error ends the input, too.
+            let _ = io::stdin().read_to_end(&mut Vec::new());
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+    let client = || client(limiter.clone(), times, pause, Arc::clone(&is_over));
+    let tasks: Vec<_> = (0..clients).map(|_| tokio::spawn(client())).collect();
     let mut tally = [0; 3];
     for task in tasks {
         for (sum, count) in tally.iter_mut().zip(task.await?) {
@@ -80,9 +92,14 @@ rule_sets:
 }
 
 /// Admitted, denied, and decided by `on_error`.
-async fn client(limiter: Limiter<RedisStore>, times: usize, pause: Duration) -> [u64; 3] {
+async fn client(
+    limiter: Limiter<RedisStore>,
+    times: u64,
+    pause: Duration,
+    is_over: Arc<AtomicBool>,
+) -> [u64; 3] {
     let mut tally = [0; 3];
-    for _ in 0..times {
+    while tally.iter().sum::<u64>() < times || !is_over.load(Ordering::Relaxed) {
         let context = RequestContext::builder().user("ann").build();
         tally[match limiter.check("api", &context).await.outcome() {
             Outcome::Allowed => 0,

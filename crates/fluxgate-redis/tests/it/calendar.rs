@@ -81,14 +81,28 @@ async fn two_windows_admit_two_quotas_across_a_boundary() {
         instance.recovery("bob").await;
     }
     let mut cli = server.cli();
-    set_clock(&server, MARCH - SECOND);
-    let mut passed = 0;
-    let end = i64::try_from(MARCH + SECOND / 2).unwrap();
-    while cli.time_micros() < end {
-        for instance in &instances {
-            passed += u64::from(instance.check("ann").await.allowed());
-            assert_eq!(instance.errors.all(), []);
+    let mut now = || u64::try_from(cli.time_micros()).unwrap();
+    for number in 0..20 {
+        let user = format!("ann-{number}");
+        set_clock(&server, MARCH - SECOND);
+        let mut passed = 0;
+        let mut in_time = false;
+        // Once more after the end.
+        let mut is_over = false;
+        while !is_over {
+            is_over = now() >= MARCH + SECOND / 2;
+            for instance in instances.iter().cycle().take(4) {
+                passed += u64::from(instance.check(&user).await.allowed());
+                assert_eq!(instance.errors.all(), []);
+            }
+            in_time |= passed == 3 && now() < MARCH;
         }
+        // On a busy machine the boundary may have passed before the first quota was used.
+        if in_time {
+            assert_eq!(passed, 6);
+            return;
+        }
+        assert!(passed <= 6, "{passed}");
     }
-    assert_eq!(passed, 6);
+    panic!("it never takes less than a second");
 }

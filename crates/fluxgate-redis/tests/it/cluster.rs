@@ -9,7 +9,7 @@ mod shard_down;
 mod slots;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use fluxgate_testkit::{RedisCluster, slot_of, wait_until};
@@ -58,30 +58,39 @@ fn wait_until_settled(cluster: &RedisCluster) {
 /// Moves a slot from node to node until it is stopped.
 struct Mover {
     is_over: Arc<AtomicBool>,
-    thread: JoinHandle<usize>,
+    moves: Arc<AtomicUsize>,
+    thread: JoinHandle<()>,
 }
 
 impl Mover {
     fn start(cluster: &Arc<RedisCluster>, slot: u16) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
+        let moves = Arc::new(AtomicUsize::new(0));
         let thread = thread::spawn({
             let (cluster, is_over) = (Arc::clone(cluster), Arc::clone(&is_over));
+            let moves = Arc::clone(&moves);
             move || {
-                let mut moves = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     cluster.move_slot(slot, (cluster.node_of_slot(slot) + 1) % cluster.len());
                     wait_until_settled(&cluster);
-                    moves += 1;
+                    moves.fetch_add(1, Ordering::Relaxed);
                 }
-                moves
             }
         });
-        Self { is_over, thread }
+        Self {
+            is_over,
+            moves,
+            thread,
+        }
     }
 
-    /// Stops and returns how often it has moved the slot.
-    fn stop(self) -> usize {
+    /// Returns how often it has moved the slot.
+    fn moves(&self) -> usize {
+        self.moves.load(Ordering::Relaxed)
+    }
+
+    fn stop(self) {
         self.is_over.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap()
+        self.thread.join().unwrap();
     }
 }

@@ -7,9 +7,9 @@ use fluxgate_core::{Outcome, Store, StoreError, conformance};
 use fluxgate_redis::reason;
 use fluxgate_redis::{BreakerState, ConnectError, RedisStore, RedisStoreBuilder};
 use fluxgate_testkit::{
-    Certificates, ClientAuth, FaultProxy, Mode, RedisServer, ReplyFault, valkey, wait_until,
+    Certificates, ClientAuth, FaultProxy, Mode, RedisServer, ReplyFault, Stopwatch, valkey,
+    wait_until,
 };
-use tokio::time::Instant;
 
 use crate::support::{ALGORITHMS, Bench, GENEROUS, SLACK, one_band, store_at};
 
@@ -240,10 +240,10 @@ async fn a_timeout_names_the_address_and_comes_within_the_deadline() {
     let proxy = FaultProxy::start(server.addr());
     proxy.set_mode(Mode::BlackHole);
     let deadline = Duration::from_millis(200);
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     let store = RedisStore::builder([proxy.url("redis")]).deadline(deadline);
     let error = refused(store).await;
-    assert!(start.elapsed() <= deadline + SLACK, "{:?}", start.elapsed());
+    assert!(watch.elapsed() <= deadline + SLACK, "{:?}", watch.elapsed());
     assert_eq!(error.reason, Reason::TIMEOUT, "{error}");
     let text = error.to_string();
     assert!(text.contains(&proxy.addr().to_string()), "{text}");

@@ -115,13 +115,15 @@ fn keys_expire_when_their_windows_have_passed_and_not_before() {
                 if !verdict.passes() {
                     continue;
                 }
+                // The script read the clock between the two readings of the test.
                 let ends = before + verdict.reset_after.get();
+                let latest = time(&wire) + verdict.reset_after.get();
                 loop {
                     let looked = time(&wire);
                     if (&wire).scan(b"*").unwrap().is_empty() {
                         break;
                     }
-                    assert!(looked < ends + 500_000, "{algorithm:?} {window}");
+                    assert!(looked < latest + 500_000, "{algorithm:?} {window}");
                 }
                 let gone = time(&wire);
                 assert!(gone >= ends, "{algorithm:?} {window}: {} us", ends - gone);
@@ -156,7 +158,7 @@ fn a_refund_shortens_the_ttl_or_deletes_the_key() {
     let wire = Wire::to(&ahead.server);
     let store = ScriptStore::on_server_time(&wire);
     for algorithm in ALGORITHMS {
-        let band = band(algorithm, 10, Duration::from_secs(1_000));
+        let band = band(algorithm, 10, Duration::from_secs(300 * 86_400));
         let bands = std::slice::from_ref(&band);
         let key = &store.keys(SUBJECT, bands)[0];
         take(&store, &band, 4);

@@ -87,12 +87,10 @@ async fn a_limiter_follows_the_stored_rules() {
     let limit = async || limiter.peek("s", &RequestContext::default()).await.limit();
     assert_eq!(limit().await, Some(1));
     let until = async |count: usize| {
-        for _ in 0..1_000 {
-            if changes.0.lock().unwrap().len() >= count {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        crate::support::until("a change is reported", || {
+            changes.0.lock().unwrap().len() >= count
+        })
+        .await;
         changes.0.lock().unwrap().clone()
     };
     put(2).await;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use fluxgate_core::{Limiter, Outcome, RuleSets};
@@ -84,41 +84,68 @@ const CLIENTS: usize = 32;
 /// Another process with its own clients: the example `hammer`.
 pub(crate) struct LoadProcess {
     process: Child,
+    input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl LoadProcess {
-    /// Starts a process that is connected and waits to begin, on a limit of 1000.
-    pub(crate) fn start(urls: &[String], algorithm: &str, times: usize, pause: Duration) -> Self {
+    /// Starts a process that is connected and waits to begin, on a limit of 1000. Each of
+    /// its clients sends so many requests.
+    pub(crate) fn start(urls: &[String], algorithm: &str, times: usize) -> Self {
+        Self::run(Command::new(hammer()), urls, algorithm, times)
+    }
+
+    /// Like [`LoadProcess::start`], but each client goes on until [`LoadProcess::wait`], and
+    /// pauses after each request.
+    pub(crate) fn start_endless(
+        urls: &[String],
+        algorithm: &str,
+        times: usize,
+        pause: Duration,
+    ) -> Self {
         let mut command = Command::new(hammer());
+        command.args(["--until-eof", "true", "--pause-ms"]);
+        command.arg(pause.as_millis().to_string());
+        Self::run(command, urls, algorithm, times)
+    }
+
+    fn run(mut command: Command, urls: &[String], algorithm: &str, times: usize) -> Self {
         for url in urls {
             command.args(["--url", url]);
         }
         command.args(["--algorithm", algorithm, "--limit", "1000"]);
-        let numbers = [CLIENTS, times, pause.as_millis() as usize].map(|it| it.to_string());
-        for (name, number) in ["--clients", "--times", "--pause-ms"].iter().zip(&numbers) {
+        let numbers = [CLIENTS, times].map(|it| it.to_string());
+        for (name, number) in ["--clients", "--times"].iter().zip(&numbers) {
             command.args([*name, number]);
         }
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = process.unwrap();
+        let input = process.stdin.take().unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());
-        let mut started = Self { process, output };
-        assert_eq!(started.line(), "ready");
+        let mut started = Self {
+            process,
+            input,
+            output,
+        };
+        assert_eq!(line_of(&mut started.output), "ready");
         started
     }
 
     /// Lets it start.
     pub(crate) fn begin(&mut self) {
-        writeln!(self.process.stdin.take().unwrap(), "go").unwrap();
+        writeln!(self.input, "go").unwrap();
     }
 
-    pub(crate) fn is_running(&mut self) -> bool {
-        self.process.try_wait().unwrap().is_none()
-    }
-
-    pub(crate) fn wait(mut self) -> Tally {
-        let line = self.line();
-        assert!(self.process.wait().unwrap().success(), "{line}");
+    /// Ends the input, and returns what came of the load.
+    pub(crate) fn wait(self) -> Tally {
+        let Self {
+            mut process,
+            input,
+            mut output,
+        } = self;
+        drop(input);
+        let line = line_of(&mut output);
+        assert!(process.wait().unwrap().success(), "{line}");
         let numbers = line.strip_prefix("tally ").unwrap_or_default();
         let mut numbers = numbers.split(' ').map(|number| number.parse().unwrap());
         let mut next = || numbers.next().unwrap();
@@ -128,12 +155,12 @@ impl LoadProcess {
             failed: next(),
         }
     }
+}
 
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
+fn line_of(output: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
 }
 
 /// Returns where cargo puts examples: next to the folder of this test program.

@@ -3,13 +3,14 @@
 //! cancelled.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fluxgate_core::store::Mode;
-use fluxgate_core::{Decision, Limiter, RequestContext, RuleSets};
+use fluxgate_core::{Clock, Decision, Limiter, RequestContext, RuleSets, SystemClock};
 use fluxgate_redis::RedisStore;
-use fluxgate_testkit::RedisServer;
+use fluxgate_testkit::{RedisServer, WAIT_TIMEOUT};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -118,10 +119,16 @@ fn instance(server: &RedisServer, after: bool) -> Limiter<RedisStore> {
     Limiter::new(rule_sets(after), store)
 }
 
-/// Sends requests to all rules in turn until it is stopped.
+/// As many requests of each rule show that it is under load.
+const ENOUGH: usize = 50;
+
+/// Sends requests to all rules in turn until a time, and until enough of each rule have
+/// passed.
 async fn hammer(limiter: Limiter<RedisStore>, passed: Vec<Passed>, until: Instant) {
     let context = RequestContext::default();
-    while Instant::now() < until {
+    let is_enough = |passed: &Passed| passed.lock().unwrap().len() > ENOUGH;
+    while Instant::now() < until || !passed.iter().all(is_enough) {
+        assert!(Instant::now() < until + WAIT_TIMEOUT, "too few pass");
         for (index, passed) in passed.iter().enumerate() {
             let decision = limiter.check(&format!("s{index}"), &context).await;
             if decision.allowed() {
@@ -141,6 +148,7 @@ async fn while_instances_change_their_rules_one_by_one() {
     let server = RedisServer::start();
     let passed: Vec<Passed> = CHANGES.iter().map(|_| Passed::default()).collect();
     let start = Instant::now();
+    let first_change = Arc::new(AtomicU64::new(u64::MAX));
     let mut tasks = JoinSet::new();
     for index in 0..INSTANCES {
         // The first one is restarted in the middle.
@@ -151,9 +159,12 @@ async fn while_instances_change_their_rules_one_by_one() {
         let changes = span * (index as u32 + 1) / 4;
         for (from, to) in lives {
             let limiter = instance(&server, false);
-            let changing = limiter.clone();
+            let (changing, first_change) = (limiter.clone(), Arc::clone(&first_change));
             tasks.spawn(async move {
                 sleep_until(start + from.max(changes)).await;
+                // The server has the clock of this machine.
+                let now = SystemClock::default().now().micros();
+                first_change.fetch_min(now, Ordering::Relaxed);
                 changing.replace_rules(rule_sets(true)).await.unwrap();
             });
             for _ in 0..4 {
@@ -168,7 +179,7 @@ async fn while_instances_change_their_rules_one_by_one() {
     tasks.join_all().await;
     for (passed, (old, old_bound, new, new_bound)) in passed.iter().zip(CHANGES) {
         let passed = in_order(passed);
-        assert!(passed.len() > 50, "it is under load: {old}");
+        assert!(passed.len() > ENOUGH, "it is under load: {old}");
         each_interval(&passed, |from, to, units| {
             let most = old_bound.most(from, to) + new_bound.most(from, to);
             let span = to - from;
@@ -178,8 +189,7 @@ async fn while_instances_change_their_rules_one_by_one() {
             );
         });
         // While all have the old rule, they keep its bound.
-        let start = passed.first().unwrap().0;
-        let before_changes = start + span.as_micros() as u64 / 5;
+        let before_changes = first_change.load(Ordering::Relaxed);
         let early = passed.iter().copied();
         let early: Vec<_> = early.take_while(|(at, _)| *at < before_changes).collect();
         each_interval(&early, |from, to, units| {
@@ -203,6 +213,8 @@ async fn while_waiting_requests_are_cancelled() {
         ))
     };
     let released = Passed::default();
+    // Somewhat over half of the limit go on: a cancelled request leaves its turn unused.
+    let enough = span.as_secs() * REFILL / 3;
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     let random = RandomState::new();
@@ -213,7 +225,8 @@ async fn while_waiting_requests_are_cancelled() {
         tasks.spawn(async move {
             let set = limiter.rule_set("s").unwrap();
             let mut round = 0;
-            while start.elapsed() < span {
+            while start.elapsed() < span || units_of(&released) <= enough {
+                assert!(start.elapsed() < span + WAIT_TIMEOUT, "too few go on");
                 round += 1;
                 let dice = random.hash_one((index, round));
                 let cost = 1 + dice % CAPACITY;
@@ -240,16 +253,17 @@ async fn while_waiting_requests_are_cancelled() {
         });
     }
     tasks.join_all().await;
+    assert!(units_of(&released) > enough);
     let released = in_order(&released);
-    let units: u64 = released.iter().map(|(_, cost)| cost).sum();
-    // Somewhat over half of the limit: a cancelled request leaves its turn
-    // unused.
-    assert!(units > span.as_secs() * REFILL / 3, "{units} went on");
     each_interval(&released, |from, to, units| {
         // A delay was rounded up by less than 1 µs.
         let most = Bound::Bucket(CAPACITY, REFILL).most(from, to + 1);
         assert!(units * SECOND <= most, "{units} in {} µs", to - from);
     });
+}
+
+fn units_of(passed: &Passed) -> u64 {
+    passed.lock().unwrap().iter().map(|(_, cost)| cost).sum()
 }
 
 fn in_order(passed: &Passed) -> Vec<(u64, u64)> {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use fluxgate_core::{Limiter, Outcome, RuleSets};
 use fluxgate_redis::reason;
 use fluxgate_redis::{ConnectError, RedisStore, RedisStoreBuilder, Topology};
-use fluxgate_testkit::{RedisServer, Sentinels, ports, wait_until};
-use tokio::time::Instant;
+use fluxgate_testkit::{RedisServer, Sentinels, Stopwatch, ports, wait_until};
 
 use crate::support::{RECOVERY, SLACK, patient, rules, until_async, user, with_error_log};
 
-const DEADLINE: Duration = Duration::from_secs(1);
+/// Missed by no server that answers, even on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(3);
 
 fn per_user() -> RuleSets {
     rules(
@@ -49,11 +49,11 @@ async fn a_failover_under_load_ends_at_the_new_primary() {
             tokio::spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
                     // Clients see nothing of the failover but `on_error`.
-                    let start = Instant::now();
+                    let watch = Stopwatch::start();
                     let outcome = outcome(&limiter).await;
                     let expected = [Outcome::Allowed, Outcome::FailedClosed];
                     assert!(expected.contains(&outcome), "{outcome:?}");
-                    assert!(start.elapsed() < DEADLINE + SLACK);
+                    assert!(watch.elapsed() < DEADLINE + SLACK);
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
             })

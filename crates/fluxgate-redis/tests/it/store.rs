@@ -62,7 +62,7 @@ async fn a_request_with_three_rules_of_two_bands_is_one_command() {
 /// Many clients of two stores, as in two processes, on one key.
 async fn admitted(stores: [RedisStore; 2], algorithm: &str) -> usize {
     let limiters =
-        stores.map(|store| with_error_log(one_band("deny", algorithm, 1000, "1d"), store).0);
+        stores.map(|store| with_error_log(one_band("deny", algorithm, 1000, "300d"), store).0);
     let mut tasks = Vec::new();
     for client in 0..64 {
         let limiter = limiters[client % 2].clone();
@@ -104,7 +104,7 @@ async fn two_stores_with_64_clients_admit_exactly_the_limit_on_a_cluster() {
         assert_eq!(admitted(stores, algorithm).await, 1000, "{algorithm}");
         let store = patient(cluster.urls()).topology(Topology::Cluster);
         let limiter = Limiter::new(
-            one_band("deny", algorithm, 1000, "1d"),
+            one_band("deny", algorithm, 1000, "300d"),
             store.connect().await.unwrap(),
         );
         assert_eq!(limiter.reset_rule("api", "r").await.unwrap(), 1);
@@ -121,20 +121,20 @@ rule_sets:
     rules:
       - id: wide
         scope: per_user
-        bands: [ { capacity: 10, window: 1d } ]
+        bands: [ { capacity: 10, window: 300d } ]
       - id: narrow
         scope: per_ip
         algorithm: fixed_window
-        bands: [ { capacity: 3, window: 1d } ]
+        bands: [ { capacity: 3, window: 300d } ]
       - id: after
         scope: global
         algorithm: sliding_log
-        bands: [ { capacity: 10, window: 1d } ]
+        bands: [ { capacity: 10, window: 300d } ]
       - id: with_error_log
         mode: shadow
         scope: per_user
         algorithm: fixed_window
-        bands: [ { capacity: 2, window: 1d } ]
+        bands: [ { capacity: 2, window: 300d } ]
 ";
     let limiter = Limiter::new(rules(yaml), store);
     let context = RequestContext::builder().user("ann").ip([10, 0, 0, 1]);

@@ -8,7 +8,7 @@ use fluxgate_core::{
     Decision, Limiter, Observer, OnError, Outcome, RequestContext, RuleSets, StoreError,
 };
 use fluxgate_redis::{RedisStore, RedisStoreBuilder, Topology};
-use fluxgate_testkit::WAIT_TIMEOUT;
+use fluxgate_testkit::{Stopwatch, WAIT_TIMEOUT};
 use tokio::time::{Instant, sleep};
 
 /// A deadline that only a fault can miss, even on a loaded machine.
@@ -165,7 +165,7 @@ impl Bench {
     }
 
     /// Sends requests of this user, who must have units left, until the store
-    /// decides again. Returns how long that took.
+    /// decides again. Returns how long that took, by a [`Stopwatch`].
     #[track_caller]
     pub(crate) fn recovery<'b>(
         &'b self,
@@ -173,7 +173,7 @@ impl Bench {
     ) -> impl Future<Output = Duration> + Send + 'b {
         let place = std::panic::Location::caller();
         async move {
-            let start = Instant::now();
+            let (start, watch) = (Instant::now(), Stopwatch::start());
             while self.check(user).await.outcome() != Outcome::Allowed {
                 let waited = start.elapsed();
                 let errors = self.errors.all();
@@ -181,7 +181,7 @@ impl Bench {
                 assert!(waited < WAIT_TIMEOUT, "{place}: no recovery, {last:?}");
                 sleep(Duration::from_millis(5)).await;
             }
-            start.elapsed()
+            watch.elapsed()
         }
     }
 
@@ -198,7 +198,7 @@ impl Bench {
 }
 
 /// Polls a condition until it holds, and lets other tasks run. Returns how long
-/// that took.
+/// that took, by a [`Stopwatch`].
 #[track_caller]
 pub(crate) fn until_async(
     what: &str,
@@ -206,12 +206,12 @@ pub(crate) fn until_async(
 ) -> impl Future<Output = Duration> {
     let place = std::panic::Location::caller();
     async move {
-        let start = Instant::now();
+        let (start, watch) = (Instant::now(), Stopwatch::start());
         while !look().await {
             assert!(start.elapsed() < WAIT_TIMEOUT, "{place}: timed out: {what}");
             sleep(Duration::from_millis(5)).await;
         }
-        start.elapsed()
+        watch.elapsed()
     }
 }
 

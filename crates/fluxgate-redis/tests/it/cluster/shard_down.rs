@@ -6,14 +6,12 @@ use fluxgate_core::store::Reason;
 use fluxgate_core::{Limiter, Outcome, RuleSets};
 use fluxgate_redis::RedisStore;
 use fluxgate_redis::reason;
-use fluxgate_testkit::RedisCluster;
-use tokio::time::Instant;
+use fluxgate_testkit::{RedisCluster, Stopwatch};
 
-use crate::support::{RECOVERY, patient, rules, until_async, user, with_error_log};
+use crate::support::{RECOVERY, SLACK, patient, rules, until_async, user, with_error_log};
 
-const DEADLINE: Duration = Duration::from_millis(500);
-/// A loaded machine may be late by this much.
-const SLACK: Duration = Duration::from_millis(1500);
+/// Missed by a node that hangs, and by no other on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(3);
 
 fn per_user(on_error: &str) -> RuleSets {
     rules(&format!(
@@ -56,9 +54,9 @@ async fn expect_failures_on_the_first(
 ) {
     for round in 0..12 {
         for (node, users) in users.iter().enumerate() {
-            let start = Instant::now();
+            let watch = Stopwatch::start();
             let outcome = outcome(limiter, &users[round % users.len()]).await;
-            assert!(start.elapsed() < DEADLINE + SLACK);
+            assert!(watch.elapsed() < DEADLINE + SLACK);
             let expected = if node == 0 { trouble } else { Outcome::Allowed };
             assert_eq!(outcome, expected, "node {node}, round {round}");
         }
@@ -66,14 +64,14 @@ async fn expect_failures_on_the_first(
 }
 
 async fn expect_recovery(limiter: &Limiter<RedisStore>, users: &[Vec<String>]) {
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     for name in users.iter().flatten() {
         until_async("everybody is served again", async || {
             outcome(limiter, name).await == Outcome::Allowed
         })
         .await;
     }
-    assert!(start.elapsed() < RECOVERY + SLACK, "{:?}", start.elapsed());
+    assert!(watch.elapsed() < RECOVERY + SLACK, "{:?}", watch.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,9 +124,9 @@ async fn a_cluster_that_is_down_recovers() {
     }
     for _ in 0..5 {
         for name in users.iter().flatten() {
-            let start = Instant::now();
+            let watch = Stopwatch::start();
             assert_eq!(outcome(&limiter, name).await, Outcome::Fallback);
-            assert!(start.elapsed() < DEADLINE + SLACK);
+            assert!(watch.elapsed() < DEADLINE + SLACK);
         }
     }
     tokio::task::block_in_place(|| {

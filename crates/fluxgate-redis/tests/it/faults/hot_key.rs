@@ -1,7 +1,5 @@
 //! One key, two processes, 64 clients.
 
-use std::time::Duration;
-
 use fluxgate_testkit::RedisServer;
 
 use crate::load::{LoadProcess, Tally};
@@ -14,7 +12,7 @@ fn two_processes_with_32_clients_each_admit_exactly_the_limit() {
     let server = RedisServer::start();
     for algorithm in ["fixed_window", "sliding_window", "sliding_log"] {
         server.cli().command(&["FLUSHALL"]).expect_ok();
-        let start = |_| LoadProcess::start(&[server.url()], algorithm, TIMES, Duration::ZERO);
+        let start = |_| LoadProcess::start(&[server.url()], algorithm, TIMES);
         // Both start together, or the first might finish before the second
         // begins.
         let mut processes = [0, 1].map(start);

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use fluxgate_core::Outcome;
 use fluxgate_redis::{RedisStoreBuilder, Topology};
-use fluxgate_testkit::{Cli, FaultProxy, Mode, RedisCluster, RedisServer, Sentinels, wait_until};
+use fluxgate_testkit::{
+    Cli, FaultProxy, Mode, RedisCluster, RedisServer, Sentinels, Stopwatch, WAIT_TIMEOUT,
+    wait_until,
+};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::{Instant, sleep, timeout};
@@ -29,7 +32,7 @@ fn behind(sentinels: &Sentinels, urls: Vec<String>) -> RedisStoreBuilder {
     let master = sentinels.master_name().to_owned();
     patient(urls)
         .topology(Topology::Sentinel { master })
-        .deadline(Duration::from_secs(2))
+        .deadline(Duration::from_secs(5))
 }
 
 fn bench(store: RedisStoreBuilder) -> Bench {
@@ -95,19 +98,24 @@ fn decisions(cli: &mut Cli) -> u64 {
     cli.calls("evalsha") + cli.calls("eval")
 }
 
-/// Watches a server and returns how long after `start` it made its last decision.
-async fn left_after(server: &RedisServer, start: Instant) -> Duration {
+/// Watches an old primary and checks how long after `start` it made its last decision,
+/// while it is not a replica yet: only the sentinels know that it is no longer the primary.
+async fn expect_left(server: &RedisServer, start: Stopwatch) {
     let mut cli = server.cli();
     let mut before = decisions(&mut cli);
     let mut last = Duration::ZERO;
     while start.elapsed() < FOLLOWED + AFTER {
+        if cli.command(&["ROLE"]).array()[0].text() != "master" {
+            // The machine is so slow that the sentinels have made it a replica meanwhile.
+            break;
+        }
         let now = decisions(&mut cli);
         if std::mem::replace(&mut before, now) != now {
             last = start.elapsed();
         }
         sleep(Duration::from_millis(10)).await;
     }
-    last
+    assert!(last < FOLLOWED, "{last:?}");
 }
 
 /// Makes a server deny its sentinels and its replica, but not the store.
@@ -116,10 +124,6 @@ fn cut_off(server: &RedisServer) {
     cli.command(&["ACL", "SETUSER", "default", "off"])
         .expect_ok();
     cli.command(&["CLIENT", "KILL", "USER", "default"]);
-}
-
-fn role(server: &RedisServer) -> String {
-    server.cli().command(&["ROLE"]).array()[0].text()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,17 +138,13 @@ async fn a_planned_failover_is_followed_by_old_and_new_instances() {
     let second = Load::start(&two, &admitted);
     let old = sentinels.primary();
     let new = block_in_place(|| sentinels.fail_over());
-    let named = Instant::now();
+    let named = Stopwatch::start();
     // One instance is restarted meanwhile.
     second.stop().await;
     drop(two);
     let three = bench(store());
     let third = Load::start(&three, &admitted);
-    let left = left_after(old, named).await;
-    assert!(left < FOLLOWED, "{left:?}");
-    // It is not a replica yet: only the sentinels know that it is no longer the
-    // primary.
-    assert_eq!(role(old), "master");
+    expect_left(old, named).await;
     for bench in [&one, &three] {
         let before = decisions(&mut new.cli());
         until_async("a decision of the new primary", async || {
@@ -175,12 +175,10 @@ async fn a_primary_cut_off_from_its_sentinels_is_left() {
         cut_off(old);
         wait_until("a sentinel to name the replica", || sentinels.is_named(new));
     });
-    let named = Instant::now();
+    let named = Stopwatch::start();
     let two = bench(store());
     let second = Load::start(&two, &admitted);
-    let left = left_after(old, named).await;
-    assert!(left < FOLLOWED, "{left:?}");
-    assert_eq!(role(old), "master");
+    expect_left(old, named).await;
     first.stop().await;
     second.stop().await;
     admitted.expect_at_most_one_quota_more();
@@ -218,8 +216,7 @@ async fn an_instance_cut_off_with_the_primary_leaves_it_when_one_sentinel_is_bac
     .await;
     assert_eq!(bench.store().failovers(), 0);
     proxies[1].heal();
-    let left = left_after(old, Instant::now()).await;
-    assert!(left < FOLLOWED, "{left:?}");
+    expect_left(old, Stopwatch::start()).await;
     assert_eq!(bench.store().failovers(), 1);
     load.stop().await;
 }
@@ -390,8 +387,10 @@ async fn a_subscription_to_stored_rules_ends_with_the_old_primary() {
     let mut changes = rules.changes().await.unwrap();
     block_in_place(|| sentinels.fail_over());
     // The connection still works, but nothing is published there any more.
-    let ended = timeout(FOLLOWED, changes.next()).await;
+    let watch = Stopwatch::start();
+    let ended = timeout(WAIT_TIMEOUT, changes.next()).await;
     assert_eq!(ended, Ok(None));
+    assert!(watch.elapsed() < FOLLOWED, "{:?}", watch.elapsed());
     let mut changes = None;
     let again = until_async("messages of the new primary", async || {
         changes = rules.changes().await.ok();
@@ -400,7 +399,7 @@ async fn a_subscription_to_stored_rules_ends_with_the_old_primary() {
     assert!(again.await < RECOVERY + SLACK);
     let any = fluxgate_redis::Precondition::Any;
     rules.put("a", "one", any).await.unwrap();
-    let errors = timeout(RECOVERY + SLACK, changes.unwrap().next()).await;
+    let errors = timeout(WAIT_TIMEOUT, changes.unwrap().next()).await;
     assert_eq!(errors, Ok(Some(())));
 }
 

@@ -38,7 +38,7 @@ async fn admitted(bench: &Bench) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flushing_scripts_in_a_loop_loses_no_unit_and_loads_once_at_a_time() {
     let server = RedisServer::start();
-    let rules = one_band("deny", "fixed_window", LIMIT as u64, "1d");
+    let rules = one_band("deny", "fixed_window", LIMIT as u64, "300d");
     let bench = Bench::new(rules, store_at(server.url()).near_cache(false));
     let stop = Arc::new(AtomicBool::new(false));
     let flushing = {
@@ -68,7 +68,7 @@ async fn flushing_scripts_in_a_loop_loses_no_unit_and_loads_once_at_a_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_script_lost_once_is_loaded_once() {
     let server = RedisServer::start();
-    let rules = one_band("deny", "fixed_window", LIMIT as u64, "1d");
+    let rules = one_band("deny", "fixed_window", LIMIT as u64, "300d");
     let bench = Bench::new(rules, store_at(server.url()).near_cache(false));
     bench.recovery("somebody").await;
     let mut cli = server.cli();

@@ -61,7 +61,7 @@ impl Load {
 /// and returns the decisions of each client.
 async fn killed_under_load(on_error: &str, capacity: u64) -> Vec<Vec<Taken>> {
     let server = RedisServer::start();
-    let rules = one_band(on_error, "fixed_window", capacity, "1d");
+    let rules = one_band(on_error, "fixed_window", capacity, "300d");
     let store = store_at(server.url()).deadline(DEADLINE).near_cache(false);
     let bench = Bench::new(rules, store);
     bench.recovery("first").await;
@@ -81,12 +81,17 @@ async fn killed_under_load(on_error: &str, capacity: u64) -> Vec<Vec<Taken>> {
 
     let times: Vec<Duration> = all.iter().flatten().map(|(_, took)| *took).collect();
     let longest = *times.iter().max().unwrap();
-    let (p99, late) = (p99(times), p99(late.await.unwrap()));
+    let late = late.await.unwrap();
+    let latest = *late.iter().max().unwrap();
+    let (p99, late) = (p99(times), p99(late));
     assert!(
         p99 <= DEADLINE + Duration::from_millis(75) + late,
         "{on_error}: p99 is {p99:?}, and tasks run {late:?} late"
     );
-    assert!(longest <= DEADLINE + SLACK, "{on_error}: {longest:?}");
+    assert!(
+        longest <= DEADLINE + SLACK + latest,
+        "{on_error}: {longest:?}, and a task ran {latest:?} late"
+    );
     for label in bench.errors.labels() {
         let fits = matches!(label, "redis_error" | "timeout" | "circuit_open");
         assert!(fits, "{on_error}: {:?}", bench.errors.all());

@@ -6,7 +6,7 @@ use fluxgate_core::Outcome;
 use fluxgate_core::store::Reason;
 use fluxgate_redis::BreakerState;
 use fluxgate_redis::reason;
-use fluxgate_testkit::{FaultProxy, Mode, RedisServer, WAIT_TIMEOUT};
+use fluxgate_testkit::{FaultProxy, Mode, RedisServer, Stopwatch, WAIT_TIMEOUT};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -15,7 +15,7 @@ use crate::support::{Bench, RECOVERY, SLACK, one_band, store_at, until};
 const DEADLINE: Duration = Duration::from_millis(100);
 
 fn bench(url: String) -> Bench {
-    let rules = one_band("deny", "token_bucket", 1_000_000, "1d");
+    let rules = one_band("deny", "token_bucket", 1_000_000, "300d");
     Bench::new(rules, store_at(url).deadline(DEADLINE))
 }
 
@@ -28,9 +28,9 @@ async fn asked_for(bench: &Bench, span: Duration) {
             let user = format!("user-{client}");
             let end = Instant::now() + span;
             while Instant::now() < end {
-                let start = Instant::now();
+                let watch = Stopwatch::start();
                 let _ = bench.check(&user).await;
-                let took = start.elapsed();
+                let took = watch.elapsed();
                 assert!(took <= DEADLINE + SLACK, "took {took:?}");
                 sleep(Duration::from_millis(5)).await;
             }
@@ -56,20 +56,19 @@ async fn a_paused_server_opens_the_breaker_and_no_request_exceeds_the_deadline()
     let bench = bench(server.url());
     bench.recovery("somebody").await;
     assert_eq!(bench.store().breaker_state(), BreakerState::Closed);
-    let mut cli = server.cli();
-    cli.command(&["CLIENT", "PAUSE", "1000"]).expect_ok();
-    let paused = Instant::now();
-    let asking = {
-        let bench = bench.clone();
-        tokio::spawn(async move { asked_for(&bench, Duration::from_millis(700)).await })
+    let start = Instant::now();
+    // On a busy machine too few requests may wait for an answer in the first pause.
+    let paused = loop {
+        let mut cli = server.cli();
+        cli.command(&["CLIENT", "PAUSE", "1000"]).expect_ok();
+        let paused = Stopwatch::start();
+        asked_for(&bench, Duration::from_millis(700)).await;
+        if bench.errors.count(reason::CIRCUIT_OPEN) > 0 {
+            break paused;
+        }
+        assert!(start.elapsed() < WAIT_TIMEOUT, "the breaker does not open");
     };
-    until("the breaker opens", || {
-        bench.store().breaker_state() == BreakerState::Open
-    })
-    .await;
-    asking.await.unwrap();
     assert!(bench.errors.count(Reason::TIMEOUT) > 0);
-    assert!(bench.errors.count(reason::CIRCUIT_OPEN) > 0);
     for error in bench.errors.all() {
         let fits = matches!(error.reason, Reason::TIMEOUT | reason::CIRCUIT_OPEN);
         assert!(fits, "{error}");

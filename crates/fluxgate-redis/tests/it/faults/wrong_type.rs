@@ -14,7 +14,7 @@ async fn a_key_of_another_type_is_bad_types_and_is_not_changed() {
     let mut cli = server.cli();
     for algorithm in ALGORITHMS {
         cli.command(&["FLUSHALL"]).expect_ok();
-        let rules = one_band("deny", algorithm, 10, "1d");
+        let rules = one_band("deny", algorithm, 10, "300d");
         let bench = Bench::new(rules, store_at(server.url()));
         bench.recovery("ann").await;
         let keys = cli.keys("*");
@@ -52,7 +52,7 @@ async fn other_requests_of_the_batch_are_not_affected() {
     let mut cli = server.cli();
     for algorithm in ALGORITHMS {
         cli.command(&["FLUSHALL"]).expect_ok();
-        let rules: RuleSets = one_band("deny", algorithm, 1, "1d");
+        let rules: RuleSets = one_band("deny", algorithm, 1, "300d");
         let bench = Bench::new(rules, store_at(proxy.url("redis")));
         bench.recovery("user-7").await;
         let key = cli.keys("*").remove(0);

@@ -6,6 +6,7 @@ use fluxgate_core::store::Micros;
 use fluxgate_core::{HoldId, Limiter, RequestContext, RuleSets, Settlement, Store};
 use fluxgate_redis::{RedisStore, RedisStoreBuilder};
 use fluxgate_testkit::{RedisCluster, slot_of, wait_until};
+use tokio::time::Instant;
 
 use crate::support::{patient, rules, until_async};
 
@@ -157,7 +158,7 @@ async fn parts_that_were_not_reached_are_settled_later_and_only_once() {
         limiter.settle(id, Settlement::RELEASE).await.unwrap();
     }
     let (user, id, slots) = found.unwrap();
-    let short = builder(&cluster).deadline(Duration::from_secs(1));
+    let short = builder(&cluster).deadline(Duration::from_secs(3));
     let short = short.connect().await.unwrap();
     assert!(short.renew(&[(id, Micros::new(60_000_000))]).await.unwrap()[0]);
     cluster.node(slots).pause();
@@ -197,12 +198,22 @@ async fn parts_and_lists_expire() {
          bands: [ { capacity: 3 } ] } ] } }",
     );
     let limiter = Limiter::new(rules, builder(&cluster).connect().await.unwrap());
-    let id = limiter
-        .check("api", &context("ann", 1))
-        .await
-        .hold()
-        .unwrap();
-    assert_eq!(keys(&cluster).len(), 5);
-    wait_until("all to expire", || keys(&cluster).is_empty());
-    assert_eq!(limiter.settle(id, Settlement::RELEASE).await, Ok(None));
+    let mut tries = 0..10;
+    loop {
+        assert!(
+            tries.next().is_some(),
+            "it never takes less than two seconds"
+        );
+        let start = Instant::now();
+        let decision = limiter.check("api", &context("ann", 1)).await;
+        let id = decision.hold().unwrap();
+        let found = keys(&cluster).len();
+        let in_time = start.elapsed() < Duration::from_secs(2);
+        wait_until("all to expire", || keys(&cluster).is_empty());
+        assert_eq!(limiter.settle(id, Settlement::RELEASE).await, Ok(None));
+        if in_time {
+            assert_eq!(found, 5);
+            break;
+        }
+    }
 }

@@ -11,18 +11,18 @@ use fluxgate_testkit::{FaultProxy, Mode, RedisServer, Skew};
 use super::{MINUTE, held, left, reserve, slots_and_tokens};
 use crate::support::{ALGORITHMS, Bench, RECOVERY, SLACK, store_at, until, until_async};
 
-const DEADLINE: Duration = Duration::from_secs(1);
+const DEADLINE: Duration = Duration::from_secs(3);
 
-fn bench(url: String) -> Bench {
+fn bench(url: String, hold: &str) -> Bench {
     let store = store_at(url).deadline(DEADLINE).near_cache(false);
-    Bench::new(slots_and_tokens(2, "1s", "fixed_window"), store)
+    Bench::new(slots_and_tokens(2, hold, "fixed_window"), store)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_are_free_after_a_hold_if_the_server_is_lost_before_they_are_released() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
-    let bench = bench(proxy.url("redis"));
+    let bench = bench(proxy.url("redis"), "1s");
     let ids = [
         held(&bench.limiter, "ann", "400").await,
         held(&bench.limiter, "ann", "400").await,
@@ -60,7 +60,7 @@ async fn slots_are_free_after_a_hold_if_the_server_is_lost_before_they_are_relea
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_lost_its_data_knows_no_hold_and_holds_again() {
     let server = RedisServer::start();
-    let bench = bench(server.url());
+    let bench = bench(server.url(), "1m");
     let id = held(&bench.limiter, "ann", "400").await;
     server.restart();
     bench.recovery("bob").await;

@@ -96,12 +96,14 @@ async fn scripts_flushed_in_a_loop() {
 async fn a_server_that_pauses_its_clients() {
     let server = RedisServer::start();
     let fleet = on(&server).await;
-    server
-        .cli()
-        .command(&["CLIENT", "PAUSE", "600"])
-        .expect_ok();
-    sleep(Duration::from_millis(650)).await;
-    assert!(fleet.labels().contains(&"timeout"));
+    // On a busy machine no instance may be waiting for an answer in the first pause.
+    while !fleet.labels().contains(&"timeout") {
+        server
+            .cli()
+            .command(&["CLIENT", "PAUSE", "600"])
+            .expect_ok();
+        sleep(Duration::from_millis(650)).await;
+    }
     fleet.keeps_the_limit().await;
 }
 
@@ -110,9 +112,9 @@ async fn a_server_that_stands_still() {
     let server = RedisServer::start();
     let fleet = on(&server).await;
     server.pause();
-    sleep(2 * PHASE).await;
+    sleep(PHASE).await;
+    fleet.meets("timeout").await;
     server.resume();
-    assert!(fleet.labels().contains(&"timeout"));
     fleet.keeps_the_limit().await;
 }
 
@@ -120,10 +122,10 @@ async fn a_server_that_stands_still() {
 async fn connections_into_a_black_hole() {
     let (_server, proxy, fleet) = behind_proxy().await;
     proxy.set_mode(Mode::BlackHole);
-    sleep(2 * PHASE).await;
+    sleep(PHASE).await;
+    fleet.meets("timeout").await;
     proxy.heal();
     proxy.close_connections();
-    assert!(fleet.labels().contains(&"timeout"));
     fleet.keeps_the_limit().await;
 }
 
@@ -284,7 +286,7 @@ async fn a_clock_that_goes_back_and_forward_an_hour() {
     let before = fleet.count();
     server.set_clock_offset(Skew::Ahead(hour));
     sleep(PHASE).await;
-    assert!(fleet.count() > before);
+    until("some are admitted", || fleet.count() > before).await;
     let admitted = fleet.stop().await;
     // Each of the two jumps forward fills the shared part.
     expect_bucket(&admitted, 3 * CAPACITY - 2 * LEASED, REFILL);
@@ -371,7 +373,10 @@ async fn valkey_and_windows_of_a_calendar() {
     let fleet = Fleet::start(&rules, || store_at(server.url())).await;
     server.cli().command(&["SCRIPT", "FLUSH"]).expect_ok();
     sleep(2 * PHASE).await;
+    until("nearly all is admitted", || {
+        fleet.count() * 100 >= capacity * 95
+    })
+    .await;
     let admitted = fleet.stop().await;
     expect_windows(&admitted, capacity, 86_400_000_000);
-    assert!(admitted.len() * 100 >= capacity * 95, "{}", admitted.len());
 }

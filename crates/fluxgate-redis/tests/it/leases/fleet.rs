@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use fluxgate_core::{Clock, Outcome, RuleSets, SystemClock};
 use fluxgate_redis::RedisStoreBuilder;
+use fluxgate_testkit::Stopwatch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::leased;
 use super::shared::{Admitted, expect_bucket};
@@ -87,17 +88,13 @@ impl Fleet {
     /// Waits until all instances have been decided for by the store again, after a fault has
     /// ended.
     pub(super) async fn recovers(&self) {
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         for bench in &self.benches {
             bench.recovery("bob").await;
         }
         let before = self.count();
-        while self.count() == before {
-            sleep(Duration::from_millis(5)).await;
-            let took = start.elapsed();
-            assert!(took < RECOVERY + SLACK, "ann is not admitted any more");
-        }
-        let took = start.elapsed();
+        until("ann is admitted again", || self.count() > before).await;
+        let took = watch.elapsed();
         assert!(took < RECOVERY + SLACK, "recovered after {took:?}");
         // Leases, too.
         sleep(PHASE).await;

@@ -1,6 +1,7 @@
 //! Instances that share a limit by leases, under saturating load: no interval admits more
 //! than the rules say, nearly all of it is admitted, and few decisions take a call.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use fluxgate_core::{Clock, Limiter, RuleSets, SystemClock};
 use fluxgate_redis::RedisStore;
 use fluxgate_testkit::RedisServer;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{calls, leased};
-use crate::support::{is_long, store_at, user};
+use crate::support::{is_long, store_at, until, user};
 
 const INSTANCES: usize = 3;
 const CALLERS: usize = 4;
@@ -27,16 +28,12 @@ pub(super) struct Load {
     pub(super) admitted: Vec<(u64, u64)>,
 }
 
-/// Sends requests of one user to a limiter until a time. Returns how many.
-pub(super) async fn hammer(
-    limiter: Limiter<RedisStore>,
-    admitted: Admitted,
-    until: Instant,
-) -> u64 {
+/// Sends requests of one user to a limiter until it is stopped. Returns how many.
+async fn hammer(limiter: Limiter<RedisStore>, admitted: Admitted, stop: Arc<AtomicBool>) -> u64 {
     let clock = SystemClock::default();
     let ann = user("ann");
     let mut decisions = 0;
-    while Instant::now() < until {
+    while !stop.load(Ordering::Relaxed) {
         // As many as run without giving way to other tasks.
         for _ in 0..16 {
             let before = clock.now().micros();
@@ -54,17 +51,36 @@ pub(super) async fn hammer(
     decisions
 }
 
-/// Runs instances with these rules at full load.
-async fn saturate(server: &RedisServer, rules: &RuleSets, span: Duration) -> Load {
+/// Runs instances with these rules at full load for a while, and until nearly all is used:
+/// while the machine is busy with others, they do not ask for all that there is.
+async fn saturate(
+    server: &RedisServer,
+    rules: &RuleSets,
+    mut nearly_all_used: impl FnMut(&[(u64, u64)], Duration) -> bool,
+) -> Load {
     let admitted = Admitted::default();
-    let until = Instant::now() + span;
+    let stop = Arc::new(AtomicBool::new(false));
+    let start = Instant::now();
     let mut tasks = JoinSet::new();
     for _ in 0..INSTANCES {
         let limiter = Limiter::new(rules.clone(), store_at(server.url()).build().unwrap());
         for _ in 0..CALLERS {
-            tasks.spawn(hammer(limiter.clone(), Arc::clone(&admitted), until));
+            tasks.spawn(hammer(
+                limiter.clone(),
+                Arc::clone(&admitted),
+                Arc::clone(&stop),
+            ));
         }
     }
+    sleep(span()).await;
+    until("nearly all is used", || {
+        let so_far = start.elapsed();
+        let mut admitted = admitted.lock().unwrap().clone();
+        admitted.sort_unstable();
+        nearly_all_used(&admitted, so_far)
+    })
+    .await;
+    stop.store(true, Ordering::Relaxed);
     let decisions = tasks.join_all().await.into_iter().sum();
     let mut admitted = std::mem::take(&mut *admitted.lock().unwrap());
     admitted.sort_unstable();
@@ -111,17 +127,17 @@ fn span() -> Duration {
 async fn a_leased_bucket_is_never_exceeded_and_nearly_all_of_it_is_used() {
     let server = RedisServer::start();
     // It takes longer to fill than the machine may be busy with others.
-    let band = "{ capacity: 10000, window: 1s, refill: 5000 }";
+    let band = "{ capacity: 10000, window: 1s, refill: 1000 }";
     let rules = leased("share: 3%, for: 1s", "token_bucket", band);
-    let span = span();
     let Load {
         decisions,
         admitted,
-    } = saturate(&server, &rules, span).await;
-    expect_bucket(&admitted, 10_000, 5000);
-    let possible = 10_000 + 5000 * span.as_secs();
-    let count = admitted.len() as u64;
-    assert!(count * 100 >= possible * 95, "{count} of {possible}");
+    } = saturate(&server, &rules, |admitted, span| {
+        let possible = 10_000_000 + 1000 * span.as_millis();
+        admitted.len() as u128 * 1000 * 100 >= possible * 95
+    })
+    .await;
+    expect_bucket(&admitted, 10_000, 1000);
     let calls = calls(&server);
     assert!(
         calls * 50 <= decisions,
@@ -134,16 +150,26 @@ async fn a_leased_window_is_never_exceeded_and_nearly_all_of_it_is_used() {
     let server = RedisServer::start();
     let band = "{ capacity: 4000, window: 1s }";
     let rules = leased("share: 20%, for: 500ms", "fixed_window", band);
-    let span = span();
     let Load {
         decisions,
         admitted,
-    } = saturate(&server, &rules, span).await;
+    } = saturate(&server, &rules, |admitted, _| {
+        // Three windows in a row.
+        let count = |window| {
+            let is_in = |(before, _): &&(u64, u64)| before / SECOND == window;
+            admitted.iter().filter(is_in).count()
+        };
+        let [(first, _), .., (last, _)] = admitted else {
+            return false;
+        };
+        let mut starts = first / SECOND..last / SECOND;
+        starts.any(|start| {
+            let sum: usize = (start..start + 3).map(count).sum();
+            sum * 100 >= 3 * 4000 * 95
+        })
+    })
+    .await;
     expect_windows(&admitted, 4000, SECOND);
-    // Those between the first and the last are complete.
-    let possible = 4000 * (span.as_secs() - 1);
-    let count = admitted.len() as u64;
-    assert!(count * 100 >= possible * 95, "{count} of {possible}");
     let calls = calls(&server);
     assert!(
         calls * 50 <= decisions,

@@ -54,7 +54,7 @@ fn an_instance_on_a_machine_that_sleeps() {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().unwrap();
     runtime.block_on(async {
-        let band = "{ capacity: 1000, window: 1d }";
+        let band = "{ capacity: 1000, window: 300d }";
         let rules = leased("share: 50%, for: 1s", "fixed_window", band);
         let limiter = Limiter::new(rules, store_at(url).build().unwrap());
         let counts = || limiter.store().lease_counts();
