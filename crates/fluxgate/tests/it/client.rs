@@ -1,5 +1,6 @@
 //! Commands that ask a running service.
 
+use fluxgate_testkit::wait_for;
 use serde_json::{Value, json};
 
 use crate::service::Service;
@@ -91,11 +92,11 @@ fn rules_and_the_overview_are_shown() {
     let yaml = ok(&service, &["rules", "--yaml"]);
     service.dir.write("rules.yaml", &yaml);
     assert_eq!(service.dir.run(&["validate", "rules.yaml"]).code, Some(0));
-    let top = ok(&service, &["top", "--requests"]);
-    assert!(
-        top.contains("user=ann\u{fffd}[31m  api/per-user  1        1"),
-        "{top}"
-    );
+    let top = wait_for("the request is in the overview", || {
+        let top = ok(&service, &["top", "--requests"]);
+        let row = "user=ann\u{fffd}[31m  api/per-user  1        1";
+        top.contains(row).then_some(top)
+    });
     assert!(!top.contains('\u{1b}'));
 }
 

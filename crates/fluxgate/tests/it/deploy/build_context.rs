@@ -97,7 +97,9 @@ fn cargo_finds_every_target_of_the_manifests_that_docker_gets() {
     let mut cargo = Command::new(env!("CARGO"));
     let cargo = cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
     let metadata = output_of(cargo.current_dir(&context));
-    let metadata: Value = serde_json::from_str(metadata.trim()).unwrap();
+    // Messages may follow, for example that another cargo has a lock.
+    let mut values = serde_json::Deserializer::from_str(&metadata).into_iter::<Value>();
+    let metadata = values.next().unwrap().unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let service = packages.iter().find(|it| it["name"] == "fluxgate").unwrap();
     let targets = service["targets"].as_array().unwrap();

@@ -163,8 +163,11 @@ fn trace() -> Vec<String> {
     });
     let mut http = Http::new(api);
     wait_until("the service is ready", || http.get("/readyz").status == 200);
-    let answer = http.post("/v1/check", r#"{"user":"ann","path":"/api/x"}"#);
-    assert!(answer.body.contains(r#""outcome":"allowed""#), "{answer:?}");
+    // A traced program may take too long to connect to Redis at first.
+    wait_until("the store decides", || {
+        let answer = http.post("/v1/check", r#"{"user":"ann","path":"/api/x"}"#);
+        answer.body.contains(r#""outcome":"allowed""#)
+    });
     assert_eq!(http.get("/metrics").status, 200);
     let start = format!("execve(\"{}\"", env!("CARGO_BIN_EXE_fluxgate"));
     let pid = wait_for("its process id", || {

@@ -47,6 +47,15 @@ const CLIENTS: [Client; 4] = [
 ];
 
 impl Client {
+    /// Like [`Client::run`], with another user if the machine was so slow that the client
+    /// gave up on the service.
+    fn run_served(&self, address: impl ToString, jobs: &str) -> Vec<String> {
+        let address = address.to_string();
+        let mut runs = (0..5).map(|run| self.run(&address, &format!("{}-{run}", self.file), jobs));
+        let served = runs.find(|lines| !lines.iter().any(|line| line.contains("unavailable")));
+        served.unwrap_or_else(|| panic!("{} is never served", self.file))
+    }
+
     /// Runs the client, and returns the lines that it prints.
     fn run(&self, address: impl ToString, user: &str, jobs: &str) -> Vec<String> {
         let program = match self.file.ends_with(".py") {
@@ -72,6 +81,10 @@ impl Client {
         for attempt in 0..5 {
             let user = format!("{}-{attempt}", self.file);
             let (lines, took) = timed(|| self.run(address, &user, "4"));
+            // On a stalled machine, the client gives up on the service.
+            if took >= REFILL && lines.iter().any(|line| line.contains("unavailable")) {
+                continue;
+            }
             let (done, denied): (Vec<_>, Vec<_>) =
                 lines.iter().partition(|line| line.contains(": done, "));
             let jobs: Vec<_> = done
@@ -118,7 +131,7 @@ fn clients_wait_for_the_delay_of_a_decision() {
         for client in &CLIENTS {
             let address = service.address(client.listener);
             scope.spawn(move || {
-                let (lines, took) = timed(|| client.run(address, client.file, "3"));
+                let (lines, took) = timed(|| client.run_served(address, "3"));
                 assert_eq!(lines.len(), 3, "{lines:?}");
                 // One job per second; timers may end slightly early.
                 assert!(took > Duration::from_millis(1_900), "{took:?}: {lines:?}");
@@ -136,7 +149,7 @@ fn clients_give_their_slots_back() {
         for client in &CLIENTS {
             let address = service.address(client.listener);
             scope.spawn(move || {
-                let lines = client.run(address, client.file, "3");
+                let lines = client.run_served(address, "3");
                 let done = [
                     "job 1: done, 0 left",
                     "job 2: done, 0 left",

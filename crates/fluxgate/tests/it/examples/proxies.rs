@@ -16,9 +16,12 @@ fn stop(service: &Service) {
     wait_until("the service is stopped", || {
         let mut tasks = fs::read_dir(&tasks).unwrap();
         tasks.all(|task| {
-            let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
-            let (_, rest) = stat.rsplit_once(") ").unwrap();
-            rest.starts_with('T')
+            // A thread may have ended meanwhile.
+            let stat = fs::read_to_string(task.unwrap().path().join("stat"));
+            stat.is_ok_and(|stat| {
+                let (_, rest) = stat.rsplit_once(") ").unwrap();
+                rest.starts_with('T')
+            })
         })
     });
 }
