@@ -16,7 +16,7 @@ pub const MAX_HOLD: Micros = Micros::new(86_400_000_000);
 /// The time that a hold lives if nothing else is said.
 pub const DEFAULT_HOLD: Micros = Micros::new(60_000_000);
 
-/// The id of a hold: 128 random bits, written in base32. Whoever knows it may settle the hold.
+/// The id of a hold: 128 random bits, written in base32. A caller that knows it can settle the hold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HoldId(u128);
 
@@ -28,7 +28,7 @@ impl HoldId {
     /// The bits that the last letter has and the id does not.
     const PADDING: u32 = Self::LENGTH as u32 * 5 - u128::BITS;
 
-    /// Creates an id that nobody can guess.
+    /// Creates an id that cannot be guessed.
     ///
     /// # Panics
     /// If the operating system provides no random numbers.

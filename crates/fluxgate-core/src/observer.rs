@@ -92,9 +92,10 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
         let _ = loaded;
     }
 
-    /// Called when a request names a rule set that does not exist. Return `true` if that is
-    /// reported: it is called no more for this name then. With the feature `tracing` the
-    /// limiter itself logs each name once, at the level `WARN`.
+    /// Called when a request names a rule set that does not exist. Return `true` once you have
+    /// reported the name, so that it is not passed again. The limiter remembers 1,000 names; if
+    /// there are more, it forgets them and passes them again. With the feature `tracing` the
+    /// limiter itself logs each name once, at the level `WARN`, and stops after 1,000 names.
     fn rule_set_missing(&self, name: &str) -> bool {
         let _ = name;
         true

@@ -18,9 +18,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = arguments.next();
     let keys = arguments.next().unwrap_or_else(|| "jwks.json".to_owned());
     let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:3000")).await?;
-    let jwt = match keys.contains("://") {
-        true => Jwt::from_jwks_url(&keys)?,
-        false => Jwt::from_jwks_file(&keys)?,
+    let jwt = if keys.contains("://") {
+        Jwt::from_jwks_url(&keys)?
+    } else {
+        Jwt::from_jwks_file(&keys)?
     };
     // Before the server accepts requests: without keys, all tokens are invalid.
     jwt.load().await?;

@@ -6,7 +6,7 @@
 //! difference returns, and only to where it was taken: a window or event that no longer
 //! counts has nothing to return to, and in a bucket later reservations keep their instants
 //! (see `bucket.rs`). So what is used and what is reserved are together at most
-//! the limit, as long as nobody uses more than was reserved.
+//! the limit, as long as no request uses more than was reserved.
 //!
 //! If the real cost is higher, the excess is charged at once and later requests pay for it.
 //! The units of a rule with `charge: always` are charged in the same way if the request is

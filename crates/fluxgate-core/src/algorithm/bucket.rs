@@ -74,8 +74,8 @@
 //!
 //! Let an interval begin at a and end at b, let W wait at a, and let G be charged before a,
 //! go on before a, and return units beside a reservation before b. As above, what goes on in
-//! the interval is at most b + F − T + S(W) + returned(G), plus what returns while nobody
-//! waits. If G is empty, T ≥ a + S(W) − Q by the invariant. Otherwise let g be the first
+//! the interval is at most b + F − T + S(W) + returned(G), plus what returns while no
+//! request waits. If G is empty, T ≥ a + S(W) − Q by the invariant. Otherwise let g be the first
 //! of G: T ≥ M_g + S(W) + S(G) − F − Q. When g returns at r ≥ a, a reservation waits, so
 //! U − M_g > r + F − M_g ≥ a + F − M_g, and at least U − M_g of its n units do not return:
 //! S(G) − returned(G) ≥ a + F − M_g. In both cases what goes on is at most F + (b − a) + Q:

@@ -3,7 +3,7 @@
 //! A request takes as many slots as it costs. They end together, with the hold of the request
 //! or at their own end, whichever comes first. A slot counts as long as its end is after the
 //! present, so the number of slots that are held at any instant is at most the capacity:
-//! whoever is admitted finds all others that are held by then, and renewal never revives a
+//! a request that is admitted finds all others that are held by then, and renewal never revives a
 //! slot that has ended.
 
 use super::verdict::{Mode, Verdict};
@@ -32,7 +32,7 @@ struct Held {
     units: u32,
     /// How far from the present they may end, by the rule that took them.
     longest: Micros,
-    /// `None` if nobody can give them back: slots of several holds were merged, or they have
+    /// `None` if they cannot be given back: slots of several holds were merged, or they have
     /// no hold.
     hold: Option<HoldId>,
 }

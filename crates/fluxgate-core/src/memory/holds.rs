@@ -1,7 +1,7 @@
 //! The holds of the embedded store.
 //!
 //! Each has a record of what it charged. A record is removed before its charges are changed,
-//! so a hold is settled once, whoever asks.
+//! so a hold is settled once, by one caller.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -119,9 +119,10 @@ fn material(jwk: &Jwk) -> Result<Material, UnusableKey> {
         ("RSA", _) => {
             let n = without_leading_zeros(bytes(&jwk.n, "n")?);
             let e = without_leading_zeros(bytes(&jwk.e, "e")?);
-            match RSA_BYTES.contains(&n.len()) {
-                true => Ok(Material::Rsa { n, e }),
-                false => Err(UnusableKey::Size),
+            if RSA_BYTES.contains(&n.len()) {
+                Ok(Material::Rsa { n, e })
+            } else {
+                Err(UnusableKey::Size)
             }
         }
         ("EC", Some("P-256")) => Ok(Material::P256(point(jwk, 32)?)),
@@ -145,9 +146,10 @@ fn material(jwk: &Jwk) -> Result<Material, UnusableKey> {
 fn point(jwk: &Jwk, size: usize) -> Result<Box<[u8]>, UnusableKey> {
     const UNCOMPRESSED: u8 = 4;
     let (x, y) = (bytes(&jwk.x, "x")?, bytes(&jwk.y, "y")?);
-    match (x.len(), y.len()) == (size, size) {
-        true => Ok([&[UNCOMPRESSED][..], &x, &y].concat().into()),
-        false => Err(UnusableKey::Size),
+    if (x.len(), y.len()) == (size, size) {
+        Ok([&[UNCOMPRESSED][..], &x, &y].concat().into())
+    } else {
+        Err(UnusableKey::Size)
     }
 }
 

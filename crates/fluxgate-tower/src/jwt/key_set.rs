@@ -100,9 +100,10 @@ impl KeySet {
     pub(super) async fn load(&self) -> Result<(), JwtError> {
         // The program and the task may both load them at the start.
         let _loading = self.loading.lock().await;
-        match self.has_keys() {
-            true => Ok(()),
-            false => self.refresh().await,
+        if self.has_keys() {
+            Ok(())
+        } else {
+            self.refresh().await
         }
     }
 
@@ -193,9 +194,10 @@ impl Watch {
                     retry = (2 * retry).min(MIN_FETCH_INTERVAL);
                 }
                 (false, true) => {
-                    let interval = match is_ok {
-                        true => FETCH_INTERVAL,
-                        false => MIN_FETCH_INTERVAL,
+                    let interval = if is_ok {
+                        FETCH_INTERVAL
+                    } else {
+                        MIN_FETCH_INTERVAL
                     };
                     let is_wanted = timeout(interval, wanted.notified()).await.is_ok();
                     if self.0.strong_count() == 0 {
@@ -234,12 +236,13 @@ fn log_failure(refreshed: Result<(), JwtError>, logged: &mut Option<String>, has
     if logged.as_ref() == Some(&error) {
         return;
     }
-    match has_keys {
-        true => tracing::error!(
+    if has_keys {
+        tracing::error!(
             error,
             "cannot renew the keys: tokens are still verified by the previous ones"
-        ),
-        false => tracing::error!(error, "there are no keys yet: all tokens are invalid"),
+        );
+    } else {
+        tracing::error!(error, "there are no keys yet: all tokens are invalid");
     }
     *logged = Some(error);
 }

@@ -50,9 +50,10 @@ impl TokenReader {
         let Some(value) = source.value(head, &Claims::default())? else {
             return Ok(Some(Claims::default()));
         };
-        let token = match source.is_whole_header() {
-            true => bearer_token(&value),
-            false => Some(&*value).filter(|token| !token.is_empty()),
+        let token = if source.is_whole_header() {
+            bearer_token(&value)
+        } else {
+            Some(&*value).filter(|token| !token.is_empty())
         };
         let Some(token) = token else {
             return Ok(Some(Claims::default()));

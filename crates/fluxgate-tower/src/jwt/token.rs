@@ -176,9 +176,10 @@ fn verify_signature(
             return Ok(());
         }
         let is_named = id.is_some() && key.id.is_some();
-        invalid = match is_named || invalid == Invalid::Signature {
-            true => Invalid::Signature,
-            false => Invalid::NoKeyVerifies,
+        invalid = if is_named || invalid == Invalid::Signature {
+            Invalid::Signature
+        } else {
+            Invalid::NoKeyVerifies
         };
     }
     Err(invalid)

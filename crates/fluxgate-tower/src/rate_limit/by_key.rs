@@ -91,9 +91,10 @@ impl RateLimitLayer<Limiter> {
     ///     .band(Quota::per_second(10));
     /// let limits = RateLimitLayer::by_rules([per_token])?.on_denied(|_request, denial| {
     ///     let mut response = Response::new("denied");
-    ///     *response.status_mut() = match denial.missing_key() {
-    ///         true => StatusCode::UNAUTHORIZED,
-    ///         false => denial.status(),
+    ///     *response.status_mut() = if denial.missing_key() {
+    ///         StatusCode::UNAUTHORIZED
+    ///     } else {
+    ///         denial.status()
     ///     };
     ///     response
     /// });

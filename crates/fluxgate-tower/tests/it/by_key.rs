@@ -98,9 +98,10 @@ async fn a_request_without_a_key_can_be_answered_by_itself() {
     let layer = RateLimitLayer::by_rules([rule]).unwrap();
     let app = app(layer.on_denied(|_, denial| {
         let mut response = Response::new("denied");
-        *response.status_mut() = match denial.missing_key() {
-            true => StatusCode::UNAUTHORIZED,
-            false => denial.status(),
+        *response.status_mut() = if denial.missing_key() {
+            StatusCode::UNAUTHORIZED
+        } else {
+            denial.status()
         };
         response
     }));

@@ -56,9 +56,10 @@ async fn the_headers_are_lists_of_strings_with_integer_parameters() {
     .rule_set("s")
     .layer(inner.clone());
     for (stacked, remaining) in [(false, 1), (true, 0), (false, 0)] {
-        let got = match stacked {
-            true => send(&service, get("/x")).await,
-            false => send(&inner, get("/x")).await,
+        let got = if stacked {
+            send(&service, get("/x")).await
+        } else {
+            send(&inner, get("/x")).await
         };
         let fields = ["ratelimit-policy", "ratelimit"].map(|name| got.header(name).unwrap());
         let [policy, limit] = &parse(&fields)[..] else {

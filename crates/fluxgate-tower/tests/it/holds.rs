@@ -40,9 +40,10 @@ impl Body for FailingBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-        Poll::Ready(Some(match std::mem::replace(&mut self.has_begun, true) {
-            false => Ok(Frame::data(Bytes::from_static(b"x"))),
-            true => Err("broken"),
+        Poll::Ready(Some(if std::mem::replace(&mut self.has_begun, true) {
+            Err("broken")
+        } else {
+            Ok(Frame::data(Bytes::from_static(b"x")))
         }))
     }
 }

@@ -171,9 +171,10 @@ async fn a_secret_verifies_hmac_only() {
     let claims = claims_of("ann", unix_now());
     for algorithm in TokenKey::ALGORITHMS {
         let is_hmac = algorithm.starts_with("HS");
-        let key = match is_hmac {
-            true => TokenKey::of_secret(algorithm, "any", secret),
-            false => TokenKey::new(algorithm, "any"),
+        let key = if is_hmac {
+            TokenKey::of_secret(algorithm, "any", secret)
+        } else {
+            TokenKey::new(algorithm, "any")
         };
         assert_eq!(identifies(&service, &key.token(&claims)).await, is_hmac);
         let other = TokenKey::of_secret("HS256", "any", b"another secret");

@@ -1,7 +1,7 @@
 //! `POST /v1/settle`, `/v1/renew` and `/v1/release`: holds of earlier checks; `/v1/cancel`:
 //! reservations of theirs.
 //!
-//! No token is needed: whoever knows the id may end the hold or the reservation.
+//! No token is needed: the id alone permits a caller to end the hold or the reservation.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -265,7 +265,7 @@ pub(super) fn parse_rule(
     }
     let position = node.position;
     let mut lists = Vec::new();
-    stand_in_lists(&node, &mut lists);
+    add_placeholder_lists(&node, &mut lists);
     let mut fields = Vec::new();
     if !lists.is_empty() {
         let lists = Json::Map(lists);
@@ -286,7 +286,7 @@ pub(super) fn parse_rule(
 
 /// Adds a list for each name that a rule refers to, so that the rule can be checked before the set
 /// that has its lists is known. The value of each is one for any condition.
-fn stand_in_lists(node: &Node, lists: &mut Vec<(String, Json)>) {
+fn add_placeholder_lists(node: &Node, lists: &mut Vec<(String, Json)>) {
     let Value::Map(pairs) = &node.value else {
         return;
     };
@@ -297,7 +297,7 @@ fn stand_in_lists(node: &Node, lists: &mut Vec<(String, Json)>) {
                 lists.push((name.to_owned(), Json::List(vec![value])));
             }
         } else {
-            stand_in_lists(value, lists);
+            add_placeholder_lists(value, lists);
         }
     }
 }
