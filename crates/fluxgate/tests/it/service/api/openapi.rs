@@ -1,9 +1,10 @@
 //! Checks `/openapi.json`, and the service against it, with public tools.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
+use fluxgate_core::RuleSets;
 use fluxgate_testkit::RedisServer;
-
 use serde_json::Value;
 
 use crate::service::Service;
@@ -115,6 +116,118 @@ fn a_generated_client_knows_rules_and_their_bands() {
     let script = project_file("crates/fluxgate/tests/it/service/api/generated_client.py");
     let url = format!("http://{}", service.address("api"));
     run(Command::new(python()).arg(script).args([".", &url]));
+}
+
+/// Returns the fields that a message about an unknown field lists.
+fn allowed_fields(message: &str) -> BTreeSet<&str> {
+    let (_, fields) = message
+        .split_once("allowed are ")
+        .or_else(|| message.split_once("expected one of "))
+        .unwrap_or_else(|| panic!("{message}"));
+    let line = fields.lines().next().unwrap_or_default();
+    line.split(", ")
+        .map(|field| field.trim_matches('`'))
+        .collect()
+}
+
+/// Each mapping of a rule file has the fields in the document that the reader of rules knows.
+#[test]
+fn the_document_has_every_field_of_rules() {
+    let service = Service::start(&[], RULES);
+    let document: Value = serde_json::from_str(&service.http().get("/openapi.json").body).unwrap();
+    let bands = "bands: [ 1/s ]";
+    for (schema, set) in [
+        ("RuleSet", "{ other: 1, rules: [] }".to_owned()),
+        (
+            "Rule",
+            format!("{{ rules: [ {{ id: r, other: 1, {bands} }} ] }}"),
+        ),
+        (
+            "RuleMatch",
+            format!("{{ rules: [ {{ id: r, match: {{ other: 1 }}, {bands} }} ] }}"),
+        ),
+        (
+            "RuleMatch/properties/ip/anyOf/1",
+            format!("{{ rules: [ {{ id: r, match: {{ ip: {{ other: 1 }} }}, {bands} }} ] }}"),
+        ),
+        (
+            "RuleMatch/properties/not_ip/anyOf/1",
+            format!("{{ rules: [ {{ id: r, match: {{ not_ip: {{ other: 1 }} }}, {bands} }} ] }}"),
+        ),
+        (
+            "Band",
+            "{ rules: [ { id: r, bands: [ { other: 1 } ] } ] }".into(),
+        ),
+        (
+            "Rule/properties/lease",
+            format!("{{ rules: [ {{ id: r, lease: {{ other: 1 }}, {bands} }} ] }}"),
+        ),
+        (
+            "Rule/properties/overrides/items",
+            format!("{{ rules: [ {{ id: r, overrides: [ {{ other: 1 }} ], {bands} }} ] }}"),
+        ),
+    ] {
+        let error = RuleSets::from_yaml(&format!("rule_sets: {{ s: {set} }}")).unwrap_err();
+        let error = error.to_string();
+        let unknown = error
+            .lines()
+            .find(|line| line.contains("unknown field `other`"));
+        let expected = allowed_fields(unknown.unwrap_or_else(|| panic!("{error}")));
+        let properties = &document["components"]["schemas"].pointer(&format!("/{schema}"));
+        let properties = properties.unwrap()["properties"].as_object().unwrap();
+        let found: BTreeSet<_> = properties.keys().map(|name| &**name).collect();
+        assert_eq!(found, expected, "{schema}");
+    }
+    let check = service.http().post("/v1/check", r#"{"other":1}"#).body;
+    let properties = &document["components"]["schemas"]["Check"]["properties"];
+    let properties = properties.as_object().unwrap();
+    let found: BTreeSet<_> = properties.keys().map(|name| &**name).collect();
+    let problem: Value = serde_json::from_str(&check).unwrap();
+    let detail = problem["detail"].as_str().unwrap();
+    let detail = detail.split(" at line").next().unwrap();
+    assert_eq!(found, allowed_fields(detail));
+}
+
+/// Statuses of rules are any from 400 to 499.
+#[test]
+fn a_forbidden_check_is_documented() {
+    let rules = "
+rule_sets:
+  api:
+    rules:
+      - { id: no, action: deny, match: { user: eve } }
+      - { id: gone, action: deny, status: 410, match: { user: mallory } }
+";
+    let service = Service::start(&[], rules);
+    let mut http = service.http();
+    let document: Value = serde_json::from_str(&http.get("/openapi.json").body).unwrap();
+    let responses = &document["paths"]["/v1/check"]["post"]["responses"];
+    let schema = &document["components"]["schemas"]["Forbidden"];
+    let reference = serde_json::json!({ "$ref": "#/components/schemas/Forbidden" });
+    for (user, status, documented) in [("eve", 403, "403"), ("mallory", 410, "4XX")] {
+        let body = format!("{{\"user\":\"{user}\"}}");
+        let response = http.post("/v1/check?status=true", &body);
+        assert_eq!(response.status, status);
+        let content = &responses[documented]["content"]["application/problem+json"]["schema"];
+        let any_of = content["anyOf"].as_array();
+        let is_named = *content == reference || any_of.is_some_and(|it| it.contains(&reference));
+        assert!(is_named, "{content}");
+        let headers = &responses[documented]["headers"];
+        assert!(response.header("x-fluxgate-status").is_some());
+        assert!(headers["X-FluxGate-Status"].is_object(), "{headers}");
+        let problem: Value = serde_json::from_str(&response.body).unwrap();
+        let known = schema["properties"].as_object().unwrap();
+        for name in problem.as_object().unwrap().keys() {
+            assert!(known.contains_key(name), "{name}");
+        }
+        for name in schema["required"].as_array().unwrap() {
+            let name = name.as_str().unwrap();
+            assert!(problem.get(name).is_some(), "{name}: {problem}");
+        }
+        for name in ["type", "outcome"] {
+            assert_eq!(problem[name], known[name]["const"], "{name}");
+        }
+    }
 }
 
 fn stored_rules(redis: &RedisServer) -> String {
