@@ -44,18 +44,24 @@ pub(crate) fn compare(name: &[u8], counted: &str) -> Likeness {
     if name == counted {
         return Likeness::Same;
     }
-    // PHP ends a name at a NUL, and many servers read `key[0]` as a part of `key`.
-    let ends_at = |end: u8, name: &[u8]| name.iter().position(|byte| *byte == end);
-    let text = &name[..ends_at(0, name).unwrap_or(name.len())];
-    let array = &text[..ends_at(b'[', text).unwrap_or(text.len())];
-    let is_alike = are_alike(name, counted)
-        || (text.len() < name.len() && are_alike(text, counted))
-        || (array.len() < text.len() && are_alike(array, counted));
-    if is_alike || { without_ignored(name) }.is_some_and(|name| are_alike(&name, counted)) {
+    // PHP ends a name at a NUL, others drop it.
+    let mut texts = [Some(name), before(0, name)].into_iter().flatten();
+    let is_alike = |text: &[u8]| {
+        // Many servers read `key[0]` as a part of `key`.
+        are_alike(text, counted) || { before(b'[', text) }.is_some_and(|it| are_alike(it, counted))
+    };
+    if texts.any(|text| is_alike(text) || { without_ignored(text) }.is_some_and(|it| is_alike(&it)))
+    {
         Likeness::Alike
     } else {
         Likeness::Other
     }
+}
+
+/// Returns the part of a name before a byte, if it has that byte.
+fn before(end: u8, name: &[u8]) -> Option<&[u8]> {
+    let at = name.iter().position(|byte| *byte == end)?;
+    Some(&name[..at])
 }
 
 /// Returns a name without what some servers drop, if it has any: control characters, and bytes
@@ -127,6 +133,11 @@ mod tests {
             (b"api.key[a][b]", Likeness::Alike),
             (b"api_k\x01ey", Likeness::Alike),
             (b"api_k\x80ey", Likeness::Alike),
+            (b"api_k\x01ey[0]", Likeness::Alike),
+            (b"api_k\x80ey[]", Likeness::Alike),
+            (b"api_k\x01ey\0z", Likeness::Alike),
+            (b"api_k\x01ey[0]\0z", Likeness::Alike),
+            (b"api_k\0ey[0]", Likeness::Alike),
             (b"API_KEY", Likeness::Alike),
             (b"\xc2\xa0api_key", Likeness::Alike),
             (b"api_keys", Likeness::Other),

@@ -26,9 +26,10 @@ pub trait RequestHead {
     fn only_value<'a>(&'a self, name: &str) -> Result<Option<&'a [u8]>, BadRequest> {
         let mut lines = self.header_lines(name);
         let first = lines.next();
-        match lines.all(|line| Some(line) == first) {
-            true => Ok(first),
-            false => Err(BadRequest::ConflictingValues),
+        if lines.all(|line| Some(line) == first) {
+            Ok(first)
+        } else {
+            Err(BadRequest::ConflictingValues)
         }
     }
 
@@ -70,9 +71,10 @@ impl RequestHead for Parts {
         };
         // With as many lines as names, no header is repeated.
         let has_repeated = self.headers.len() > self.headers.keys_len();
-        match has_repeated && self.header_lines(name).any(|line| line != first) {
-            true => Err(BadRequest::ConflictingValues),
-            false => Ok(Some(first)),
+        if has_repeated && self.header_lines(name).any(|line| line != first) {
+            Err(BadRequest::ConflictingValues)
+        } else {
+            Ok(Some(first))
         }
     }
 
@@ -178,8 +180,8 @@ pub enum BadRequest {
     /// Servers may take the name of a header for one that requests are counted by, or for one
     /// that proxies set, and the header cannot be removed before the request is served.
     AlikeHeader,
-    /// A value that requests are counted by has control characters, or white space at its ends,
-    /// which some servers remove.
+    /// A value that requests are counted by has control characters, bytes that are not UTF-8, or
+    /// white space at its ends, which some servers remove.
     UnclearValue,
     /// `Authorization` has the scheme Bearer, but not exactly one token.
     UnclearToken,
@@ -216,8 +218,8 @@ impl BadRequest {
                  for one that proxies set"
             }
             Self::UnclearValue => {
-                "a value that requests are counted by contains control characters, or begins or \
-                 ends with white space"
+                "a value that requests are counted by contains control characters, encoded words \
+                 or bytes that are not UTF-8, or begins or ends with white space"
             }
             Self::UnclearToken => "`Authorization: Bearer` must have exactly one token",
             Self::Method => "the method differs from a registered one only by case",

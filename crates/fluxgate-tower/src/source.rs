@@ -44,9 +44,10 @@ enum Kind {
 }
 
 /// The kinds of sources, for messages.
-const KINDS: &str = match cfg!(feature = "jwt") {
-    true => "header:NAME, bearer, query:NAME, cookie:NAME or jwt:CLAIM",
-    false => "header:NAME, bearer, query:NAME or cookie:NAME",
+const KINDS: &str = if cfg!(feature = "jwt") {
+    "header:NAME, bearer, query:NAME, cookie:NAME or jwt:CLAIM"
+} else {
+    "header:NAME, bearer, query:NAME or cookie:NAME"
 };
 
 /// Why a text is not a [`Source`].
@@ -88,7 +89,7 @@ impl Source {
     /// decoded, and `+` is a space. Some servers separate parameters by `;` as well, so a request
     /// with a `;` next to this parameter is rejected with 400. So is a parameter whose name
     /// servers may take for this one, and a value with control characters, or with white space
-    /// at its ends.
+    /// at its ends or bytes that are not UTF-8.
     ///
     /// # Panics
     /// If the name is empty.
@@ -97,9 +98,9 @@ impl Source {
     }
 
     /// Creates the source for the cookie of this name. Double quotes around its value are
-    /// removed, and percent escapes are decoded if the result is UTF-8. A request is rejected
-    /// with 400 if servers disagree on its cookies: if the value has quotes, backslashes, commas
-    /// or white space elsewhere, if the name occurs within another cookie, or if servers may take
+    /// removed, and percent escapes are decoded. A request is rejected with 400 if servers
+    /// disagree on its cookies: if the value has quotes, backslashes, commas or white space
+    /// elsewhere or is not UTF-8, if the name occurs within another cookie, or if servers may take
     /// the name of another cookie for this one.
     ///
     /// # Panics
@@ -141,6 +142,7 @@ impl Source {
     }
 
     /// Returns whether the value is all of a header.
+    #[cfg(feature = "jwt")]
     pub(crate) fn is_whole_header(&self) -> bool {
         matches!(self.0, Kind::Header(_))
     }
@@ -171,9 +173,10 @@ impl Source {
                 if let Some(value) = value {
                     check_header(name, value)?;
                 }
-                match **name == *AUTHORIZATION {
-                    true => value.map(counted_credentials),
-                    false => value.map(Cow::Borrowed),
+                if **name == *AUTHORIZATION {
+                    value.map(counted_credentials)
+                } else {
+                    value.map(Cow::Borrowed)
                 }
             }
             Kind::Bearer => {
@@ -224,25 +227,27 @@ impl Source {
 
     fn try_cookie(name: &str) -> Result<Self, SourceError> {
         let is_separator = |it: char| "=;".contains(it) || it.is_whitespace() || it.is_control();
-        match name.is_empty() || name.contains(is_separator) {
-            true => Err(SourceError::InvalidName {
+        if name.is_empty() || name.contains(is_separator) {
+            Err(SourceError::InvalidName {
                 kind: "cookie",
                 name: name.into(),
                 expected: "it must not be empty, and has no spaces, `=` or `;`",
-            }),
-            false => Ok(Self(Kind::Cookie(name.into()))),
+            })
+        } else {
+            Ok(Self(Kind::Cookie(name.into())))
         }
     }
 
     #[cfg(feature = "jwt")]
     fn try_claim(name: &str) -> Result<Self, SourceError> {
-        match name.is_empty() {
-            true => Err(SourceError::InvalidName {
+        if name.is_empty() {
+            Err(SourceError::InvalidName {
                 kind: "claim",
                 name: name.into(),
                 expected: "it must not be empty",
-            }),
-            false => Ok(Self(Kind::Claim(name.into()))),
+            })
+        } else {
+            Ok(Self(Kind::Claim(name.into())))
         }
     }
 }
