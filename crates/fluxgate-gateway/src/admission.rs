@@ -18,6 +18,7 @@ use tracing::field::display;
 
 use crate::error::GatewayError;
 use crate::gateway::{Engine, Gateway};
+use crate::hop_by_hop::HeaderKind;
 use crate::llm::{MeteredCall, ReadBody, llm_limit_headers};
 use crate::routes::{Route, TwoRoutes, host_name};
 use crate::upstream::Assignment;
@@ -207,19 +208,22 @@ impl<E: Engine> Gateway<E> {
         }
     }
 
-    /// Returns whether requests are counted by the header of this name. If `Connection` names
-    /// it, the upstream would not get it.
+    /// Returns whether requests are counted or matched by the header of this name. If
+    /// `Connection` names it, the upstream would not get it.
     fn is_counted_by(&self, route: &Route, name: &[u8], origin: &Origin<'_>) -> bool {
         let Ok(name) = std::str::from_utf8(name) else {
             return false;
         };
         let handler = self.engine.handler(origin);
-        let is_key = |filter: &Filter| {
+        let is_checked = |filter: &Filter| {
             let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
-            let mut names = handler.key_header_names(&rules).iter();
+            let mut names = handler.checked_header_names(&rules).iter();
             names.any(|known| known.eq_ignore_ascii_case(name))
         };
-        route.is_identity(name) || route.filters.iter().any(|filter| is_key(filter))
+        // `Connection` must name `Upgrade` and the like, whether or not a rule matches them.
+        let is_end_to_end = HeaderKind::of(name) == HeaderKind::EndToEnd;
+        let mut filters = route.filters.iter();
+        route.is_identity(name) || (is_end_to_end && filters.any(|filter| is_checked(filter)))
     }
 
     /// Returns whether servers may take the header of this name for one that requests are routed

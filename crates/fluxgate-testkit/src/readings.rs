@@ -99,6 +99,28 @@ const fn query(spelled: &'static str, treatment: Treatment) -> Reading {
     }
 }
 
+/// The cost comes from a header.
+const fn cost(spelled: &'static [(&'static str, &'static str)], treatment: Treatment) -> Reading {
+    Reading {
+        rule: "scope: per_api_key, cost: 'header:X-Cost'",
+        ..header(spelled, treatment)
+    }
+}
+
+/// The rule matches a header.
+const fn matched(
+    spelled: &'static [(&'static str, &'static str)],
+    treatment: Treatment,
+) -> Reading {
+    Reading {
+        api_key: HEADER,
+        rule: "scope: global, match: { headers: { X-Plan: free } }",
+        plain: get("/x", &[("X-API-Key", "KEY"), ("X-Plan", "free")]),
+        spelled: get("/x", spelled),
+        treatment,
+    }
+}
+
 const fn header(spelled: &'static [(&'static str, &'static str)], treatment: Treatment) -> Reading {
     Reading {
         api_key: HEADER,
@@ -210,6 +232,11 @@ pub const READINGS: &[Reading] = &[
         Treatment::Rejected,
     ),
     cookie(&[("Cookie", "app%5fsession=REAL")], Treatment::Rejected),
+    // Servers drop, replace or keep bytes that are not UTF-8.
+    cookie(&[("Cookie", "app_session=REAL%ff")], Treatment::Rejected),
+    // Some servers end a value at white space or a comma, in quotes too.
+    cookie(&[("Cookie", "app_session=\"REAL x\"")], Treatment::Rejected),
+    cookie(&[("Cookie", "app_session=\"REAL,x\"")], Treatment::Rejected),
     query("/x?+api_key=KEY", Treatment::Rejected),
     query("/x?api.key=KEY", Treatment::Rejected),
     query("/x?api_key=RAND&api.key=KEY", Treatment::Rejected),
@@ -218,6 +245,9 @@ pub const READINGS: &[Reading] = &[
     query("/x?api_key%00z=KEY", Treatment::Rejected),
     query("/x?api_key[]=KEY", Treatment::Rejected),
     query("/x?api_key[0]=KEY", Treatment::Rejected),
+    query("/x?api_k%01ey=KEY", Treatment::Rejected),
+    query("/x?api_k%01ey[0]=KEY", Treatment::Rejected),
+    query("/x?api_k%01ey%00z=KEY", Treatment::Rejected),
     query("/x??api_key=KEY", Treatment::Rejected),
     query("/x?x;api_key=KEY", Treatment::Rejected),
     query("/x?api%5fkey=KEY", Treatment::Counted),
@@ -225,6 +255,8 @@ pub const READINGS: &[Reading] = &[
     query("/x?api_key=KEY%0a", Treatment::Rejected),
     query("/x?api_key=KEY%c2%a0", Treatment::Rejected),
     query("/x?api_key=+KEY", Treatment::Rejected),
+    query("/x?api_key=KEY%ff", Treatment::Rejected),
+    query("/x?api_key=K%80EY", Treatment::Rejected),
     // CGI.
     header(&[("X_API_Key", "KEY")], Treatment::Removed),
     header(&[("X.API.Key", "KEY")], Treatment::Removed),
@@ -247,6 +279,43 @@ pub const READINGS: &[Reading] = &[
     header(&[("X-API-Key", "KEY\u{a0}")], Treatment::Rejected),
     // CherryPy decodes encoded words.
     header(&[("X-API-Key", "=?utf-8?q?=4BEY?=")], Treatment::Rejected),
+    header(
+        &[("X-API-Key", "RAND"), ("X-API-Key", "KEY")],
+        Treatment::Rejected,
+    ),
+    // Servers differ in which of two lines they take.
+    cost(
+        &[("X-API-Key", "RAND"), ("X-Cost", "1"), ("X-Cost", "9")],
+        Treatment::Rejected,
+    ),
+    cost(
+        &[("X-API-Key", "RAND"), ("X-Cost", "1\u{a0}")],
+        Treatment::Rejected,
+    ),
+    cost(
+        &[("X-API-Key", "RAND"), ("X-Cost", "=?utf-8?q?9?=")],
+        Treatment::Rejected,
+    ),
+    cost(
+        &[("X-API-Key", "RAND"), ("X_Cost", "9")],
+        Treatment::Removed,
+    ),
+    matched(
+        &[("X-API-Key", "KEY"), ("X-Plan", "paid"), ("X-Plan", "free")],
+        Treatment::Rejected,
+    ),
+    matched(
+        &[("X-API-Key", "KEY"), ("X-Plan", "free\u{a0}")],
+        Treatment::Rejected,
+    ),
+    matched(
+        &[("X-API-Key", "KEY"), ("X-Plan", "=?utf-8?q?free?=")],
+        Treatment::Rejected,
+    ),
+    matched(
+        &[("X-API-Key", "RAND"), ("X_Plan", "free")],
+        Treatment::Removed,
+    ),
     // Hypercorn and Flask do not distinguish `post` from `POST`.
     Reading {
         api_key: HEADER,

@@ -9,12 +9,13 @@ use fluxgate_core::internals::{RequestPath, lossless_text};
 use fluxgate_core::{RequestContext, RequestContextBuilder};
 use http::{HeaderMap, HeaderName};
 
+use crate::checked_headers::{check_named, read_all};
 use crate::claims::Claims;
 use crate::handler::HeaderNames;
 #[cfg(feature = "jwt")]
 use crate::jwt::{Jwt, TokenReader};
 use crate::request_head::{BadRequest, RequestHead, check_method};
-use crate::source::{Source, SourceList, check_header};
+use crate::source::{Source, SourceList};
 
 /// Where the identity of the sender of a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,6 +160,13 @@ impl Sources {
         names
     }
 
+    /// Returns whether a header is read by its exact name, or is one of `rule_headers`.
+    pub(crate) fn reads(&self, name: &str, rule_headers: &[Box<str>]) -> bool {
+        let mut own = self.read_headers();
+        let is_same = |known: &str| known.eq_ignore_ascii_case(name);
+        own.any(is_same) || rule_headers.iter().any(|known| is_same(known))
+    }
+
     /// Returns the verified claims of a request.
     #[cfg_attr(not(feature = "jwt"), expect(unused_variables, reason = "no claims"))]
     fn claims(&self, head: &impl RequestHead) -> Result<Claims, ContextError> {
@@ -189,15 +197,15 @@ impl Sources {
     }
 }
 
-/// Starts the context of a request with the headers in `names`. The headers in `keys` must not
-/// have two values. A value that is not UTF-8 counts by its bytes.
+/// Starts the context of a request with the headers in `names`. The headers in `checked` must
+/// not have two values. The value of a header that is not UTF-8 counts by its bytes.
 pub(crate) fn from_head<'a>(
     head: &'a impl RequestHead,
     path: RequestPath<'a>,
     ip: Option<IpAddr>,
     sources: &'a Sources,
     names: HeaderNames<'a>,
-    keys: &[Box<str>],
+    checked: &[Box<str>],
 ) -> Result<RequestContextBuilder<'a>, ContextError> {
     check_method(head.method())?;
     let claims = sources.claims(head)?;
@@ -219,12 +227,7 @@ pub(crate) fn from_head<'a>(
             context = context.attribute(&**name, value);
         }
     }
-    // HTTP/2 may split cookies into several lines.
-    for key in keys.iter().filter(|key| ***key != *"cookie") {
-        if let Some(value) = head.only_value(key)? {
-            check_header(key, value)?;
-        }
-    }
+    check_named(head, checked)?;
     let pair = |name: &'a str, value: &'a [u8]| (Cow::Borrowed(name), lossless_text(value));
     Ok(match names {
         HeaderNames::Only([]) => context,
@@ -234,13 +237,8 @@ pub(crate) fn from_head<'a>(
             context.headers(headers.collect())
         }
         HeaderNames::All => {
-            let mut first: Vec<(&str, &[u8])> = Vec::new();
-            for (name, value) in head.all_headers() {
-                if !first.iter().any(|(it, _)| it.eq_ignore_ascii_case(name)) {
-                    first.push((name, value));
-                }
-            }
-            let headers = first.into_iter();
+            let is_known = |name: &str| sources.reads(name, checked);
+            let headers = read_all(head, is_known)?.into_iter();
             let headers = headers.map(|(name, value)| pair(name, value));
             context.headers(headers.collect())
         }
@@ -283,13 +281,18 @@ mod tests {
 
     #[test]
     fn the_first_line_of_a_header_counts() {
-        let lines = [("a", &b"x\xff"[..]), ("a", b"2"), ("b", b"1"), ("b", b"2")];
+        let lines = [
+            ("via", &b"x\xff"[..]),
+            ("via", b"2"),
+            ("forwarded", b"1"),
+            ("forwarded", b"2"),
+        ];
         let head = head(&lines);
-        let names: [Box<str>; 2] = ["a".into(), "b".into()];
+        let names: [Box<str>; 2] = ["via".into(), "forwarded".into()];
         for names in [HeaderNames::All, HeaderNames::Only(&names)] {
             let context = context(&head, names, &[]).unwrap();
             let headers: Vec<_> = context.headers().collect();
-            assert_eq!(headers, [("a", "x\u{10ffff}"), ("b", "1")]);
+            assert_eq!(headers, [("via", "x\u{10ffff}"), ("forwarded", "1")]);
         }
     }
 

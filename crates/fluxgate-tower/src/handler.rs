@@ -14,7 +14,10 @@ use crate::request_hold::RequestHold;
 /// The names of the headers that rules read.
 #[derive(Clone, Copy, Debug)]
 pub enum HeaderNames<'r> {
-    /// Rules may read any header.
+    /// Rules may read any header, except for credentials and hop-by-hop headers. So any request
+    /// is rejected with 400 that repeats a header with different values, unless the header is a
+    /// list such as `Accept` or `Via`. Headers whose names servers may take for another
+    /// (`x_tenant`) do not reach the inner service.
     All,
     /// Rules read these headers only. Names are in lower case.
     Only(&'r [Box<str>]),
@@ -59,9 +62,10 @@ pub enum HeaderNames<'r> {
 ///         _: &RequestContext<'_>,
 ///         _: Mode,
 ///     ) -> Result<Decision, Infallible> {
-///         Ok(match self.0.load(Ordering::Relaxed) {
-///             true => Decision::failed_closed(),
-///             false => Decision::failed_open(),
+///         Ok(if self.0.load(Ordering::Relaxed) {
+///             Decision::failed_closed()
+///         } else {
+///             Decision::failed_open()
 ///         })
 ///     }
 ///
@@ -113,9 +117,10 @@ pub trait Handler: Send + Sync {
         true
     }
 
-    /// Returns the names, in lower case, of the headers that are part of a key of these rules.
-    /// A request that repeats one with different values is rejected with 400.
-    fn key_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+    /// Returns the names, in lower case, of the headers whose values these rules use: in a key,
+    /// as a cost or in a condition. A request is rejected with 400 if it repeats one of them with
+    /// different values, or if servers may read its value in different ways.
+    fn checked_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
         let _ = rules;
         &[]
     }

@@ -16,9 +16,7 @@ mod key_source;
 mod reader;
 mod settings;
 mod token;
-mod trust;
 
 pub use error::JwtError;
 pub(crate) use reader::TokenReader;
 pub use settings::{Jwt, OnInvalid};
-pub use trust::{ClientCertificates, TrustError, client_config, client_config_with};

@@ -43,12 +43,14 @@
 //! | `axum` | | the peer's address from axum's `ConnectInfo` |
 //! | `jwt` | | `Jwt` and `Source::jwt`: claims of verified tokens |
 //! | `remote` | | `RemoteHandler`: a FluxGate service decides |
+//! | `remote-tls` | | `https` addresses for `RemoteHandler`, with rustls |
 //!
 //! Features only add. The crate needs Rust 1.93. Waiting requests need a Tokio runtime.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 mod alike_names;
+mod checked_headers;
 mod claims;
 mod client_ip;
 mod context;
@@ -66,13 +68,15 @@ mod report;
 mod request_head;
 mod request_hold;
 mod source;
+#[cfg(any(feature = "jwt", feature = "remote-tls"))]
+mod trust;
 
 pub use client_ip::{ClientIpSource, ClientIpSources, NetworkError, PeerAddr};
 pub use context::Identity;
 pub use handler::{Handler, HeaderNames};
 pub use headers::{HeaderFamilies, ResetFormat};
 #[cfg(feature = "jwt")]
-pub use jwt::{Jwt, JwtError, OnInvalid, TrustError};
+pub use jwt::{Jwt, JwtError, OnInvalid};
 pub use problem::FailedClosedStatus;
 pub use rate_limit::{
     Customizer, Denial, MakeBody, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture,
@@ -83,6 +87,8 @@ pub use remote::{RemoteError, RemoteHandler};
 pub use report::Report;
 pub use request_hold::RequestHold;
 pub use source::{Source, SourceError, SourceList};
+#[cfg(any(feature = "jwt", feature = "remote-tls"))]
+pub use trust::TrustError;
 
 /// The parts that the other crates of FluxGate are built from. They may change in any
 /// release.
@@ -94,15 +100,20 @@ pub mod internals {
     pub use crate::filter::alike_headers::imitates_proxy_header;
     pub use crate::filter::evaluate::{FilterOutcome, PendingEvaluation};
     pub use crate::headers::LimitHeaders;
-    #[cfg(feature = "jwt")]
-    pub use crate::jwt::{ClientCertificates, client_config, client_config_with};
     pub use crate::problem::{
         INVALID_TOKEN_CHALLENGE, PROBLEM_JSON, Problem, write_denial, write_denial_start,
     };
     #[cfg(feature = "remote")]
-    pub use crate::remote::{handler::RemoteCharge, report::RemoteReport};
+    pub use crate::remote::{
+        handler::{RemoteCharge, RemoteRules},
+        report::RemoteReport,
+    };
     pub use crate::request_head::{BadRequest, RequestHead, check_method};
     pub use crate::request_hold::HeldUntilDropped;
+    #[cfg(feature = "jwt")]
+    pub use crate::trust::client_config;
+    #[cfg(any(feature = "jwt", feature = "remote-tls"))]
+    pub use crate::trust::{ClientCertificates, client_config_with};
 }
 
 /// Compiles and runs the Rust code of the documents as doctests. This crate has all the

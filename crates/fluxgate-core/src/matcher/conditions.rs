@@ -211,4 +211,16 @@ impl Conditions {
             _ => None,
         })
     }
+
+    /// Returns the names of the headers whose values it compares. Of others it needs to know only
+    /// whether they are present.
+    pub(crate) fn compared_headers(&self) -> impl Iterator<Item = &Box<str>> {
+        self.values
+            .iter()
+            .filter_map(|(field, condition)| match (field, condition) {
+                (Field::Header(_), ValueCondition::Present(_)) => None,
+                (Field::Header(name), _) => Some(name),
+                _ => None,
+            })
+    }
 }

@@ -15,7 +15,7 @@ use super::names::{MAX_NAME, is_set_name};
 use super::rule::{OnError, Rule};
 use super::set::{RuleOptions, RuleSet};
 use crate::key::KeyPart;
-use crate::matcher::{ListIndex, Matcher};
+use crate::matcher::{Conditions, ListIndex, Matcher};
 use lists::ListUses;
 use rule::RuleChecker;
 
@@ -170,12 +170,11 @@ impl RuleSetBuilder {
         rules.sort_by_key(|rule| rule.priority);
         let groups = group_names(&self.rules).into_iter().map(Into::into);
         let groups = groups.collect();
-        let key_header_names: BTreeSet<_> = key_headers(&rules).cloned().collect();
         RuleSet {
             name: self.name,
             on_error: self.on_error,
             header_names: header_names(&rules),
-            key_header_names: key_header_names.into_iter().collect(),
+            checked_header_names: checked_header_names(&rules),
             delays: rules.iter().any(ActiveRule::delays),
             has_actions: rules.iter().any(|rule| rule.action.decides()),
             matcher: Matcher::new(rules.iter().map(|rule| &rule.conditions), Arc::new(lists)),
@@ -199,13 +198,26 @@ fn group_names(rules: &[Rule]) -> Vec<&str> {
 /// Returns the headers that any rule uses, each once.
 fn header_names(rules: &[ActiveRule]) -> Box<[Box<str>]> {
     let matched = rules.iter().flat_map(|rule| rule.conditions.headers());
-    let costs = rules.iter().filter_map(|rule| match rule.cost() {
-        Cost::Header(name) => Some(name),
-        _ => None,
-    });
-    let names = matched.chain(key_headers(rules)).chain(costs);
+    let names = matched.chain(key_headers(rules)).chain(cost_headers(rules));
     let names: BTreeSet<_> = names.cloned().collect();
     names.into_iter().collect()
+}
+
+/// Returns the headers whose values any rule uses, each once.
+fn checked_header_names(rules: &[ActiveRule]) -> Box<[Box<str>]> {
+    let conditions = rules.iter().map(|rule| &rule.conditions);
+    let matched = conditions.flat_map(Conditions::compared_headers);
+    let names = matched.chain(key_headers(rules)).chain(cost_headers(rules));
+    let names: BTreeSet<_> = names.cloned().collect();
+    names.into_iter().collect()
+}
+
+/// Returns the headers that costs come from.
+fn cost_headers(rules: &[ActiveRule]) -> impl Iterator<Item = &Box<str>> {
+    rules.iter().filter_map(|rule| match rule.cost() {
+        Cost::Header(name) => Some(name),
+        _ => None,
+    })
 }
 
 /// Returns the headers that are part of a rule's key.

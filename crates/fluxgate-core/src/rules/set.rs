@@ -176,8 +176,8 @@ pub struct RuleSet {
     pub(super) ipv6_prefix: u8,
     /// The headers that the rules use, in lower case.
     pub(super) header_names: Box<[Box<str>]>,
-    /// Those among them that are part of a key.
-    pub(super) key_header_names: Box<[Box<str>]>,
+    /// Those among them whose values count: that are part of a key, a cost, or matched by value.
+    pub(super) checked_header_names: Box<[Box<str>]>,
     /// Whether a rule may delay requests.
     pub(super) delays: bool,
     /// Whether a rule decides by itself.
@@ -232,11 +232,12 @@ impl RuleSet {
         &self.header_names
     }
 
-    /// Returns the headers that are part of an enabled rule's key, in lower case, each
-    /// once.
+    /// Returns the headers whose values an enabled rule uses in its key, as its cost or in a
+    /// condition, in lower case, each once. A header that only has to be present or absent is
+    /// not among them.
     #[doc(hidden)]
-    pub fn key_header_names(&self) -> &[Box<str>] {
-        &self.key_header_names
+    pub fn checked_header_names(&self) -> &[Box<str>] {
+        &self.checked_header_names
     }
 
     /// Returns whether an enabled rule may delay requests, by a reservation or in a

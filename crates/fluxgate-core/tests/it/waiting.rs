@@ -158,13 +158,15 @@ fn a_rule_set_knows_the_headers_it_uses() {
     let rules = set_of(
         "{ id: a, match: { headers: { X-Plan: free } }, key: [\"header:X-Tenant\"], cost: \"header:X-Cost\", bands: [ { capacity: 1, window: 1s } ] }, \
          { id: b, match: { headers: { x-plan: paid } }, scope: global, bands: [ { capacity: 1, window: 1s } ] }, \
+         { id: c, match: { headers: { X-Debug: { present: true } } }, scope: global, bands: [ { capacity: 1, window: 1s } ] }, \
          { id: off, enabled: false, key: [\"header:X-Off\"], bands: [ { capacity: 1, window: 1s } ] }",
     );
     let sets = parse(&rules);
-    let names: Vec<&str> = { sets.get("s").unwrap().header_names().iter() }
-        .map(|name| &**name)
-        .collect();
-    assert_eq!(names, ["x-cost", "x-plan", "x-tenant"]);
+    let set = sets.get("s").unwrap();
+    let texts = |names: &[Box<str>]| names.join(" ");
+    assert_eq!(texts(set.header_names()), "x-cost x-debug x-plan x-tenant");
+    // The value of a header that must only be present does not count.
+    assert_eq!(texts(set.checked_header_names()), "x-cost x-plan x-tenant");
 }
 
 #[test]

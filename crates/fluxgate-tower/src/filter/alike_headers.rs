@@ -4,6 +4,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::Filter;
 use crate::alike_names::{are_alike, is_plain_name};
+use crate::checked_headers::remove_unread;
 use crate::request_head::RequestHead;
 
 impl Filter {
@@ -46,6 +47,15 @@ impl Filter {
         headers.any(|(name, _)| {
             imitates_proxy_header(name) || self.is_alike_header(name, rule_headers)
         })
+    }
+
+    /// Removes all headers whose names servers may take for another, unless they are read by
+    /// their exact names. Rules may read any header.
+    pub(crate) fn remove_unread_headers(&self, headers: &mut HeaderMap, rule_headers: &[Box<str>]) {
+        remove_unread(headers, |name| {
+            self.read_headers(rule_headers)
+                .any(|known| known.eq_ignore_ascii_case(name))
+        });
     }
 
     /// Removes headers that are alike to one that is read.

@@ -283,7 +283,7 @@ impl Filter {
         self.rule_set.as_deref()
     }
 
-    /// Logs that the filter skips a request, for those who wonder why a path is not limited.
+    /// Logs that the filter skips a request, to show why a path is not limited.
     fn log_skipped(&self, path: &RequestPath<'_>, reason: &'static str) {
         tracing::debug!(
             rule_set = self.rule_set.as_deref(),
@@ -303,17 +303,19 @@ impl Filter {
         customize: impl FnOnce(RequestContextBuilder<'a>, &'a D) -> RequestContextBuilder<'a>,
     ) -> Result<RequestContext<'a>, ContextError> {
         let (proxies, source) = (&self.trusted_proxies, self.client_ip.of(head));
-        let ip = match self.trusts_peer {
-            true => proxies.forwarded_client_ip(source, head),
-            false => proxies.client_ip(peer, source, head),
+        let ip = if self.trusts_peer {
+            proxies.forwarded_client_ip(source, head)
+        } else {
+            proxies.client_ip(peer, source, head)
         };
         let names = handler.header_names(rules);
-        let keys = handler.key_header_names(rules);
-        let path = match self.ignores_case {
-            true => path.borrowed().ignoring_case(),
-            false => path.borrowed(),
+        let checked = handler.checked_header_names(rules);
+        let path = if self.ignores_case {
+            path.borrowed().ignoring_case()
+        } else {
+            path.borrowed()
         };
-        let context = context::from_head(head, path, ip, &self.sources, names, keys)?;
+        let context = context::from_head(head, path, ip, &self.sources, names, checked)?;
         Ok(customize(context, head).build())
     }
 
@@ -324,9 +326,10 @@ impl Filter {
         report: H::Report,
     ) -> FilterOutcome<H::Report> {
         handler.record(context, &report);
-        match report.allowed() {
-            true => FilterOutcome::Allowed(report),
-            false => FilterOutcome::Denied(report),
+        if report.allowed() {
+            FilterOutcome::Allowed(report)
+        } else {
+            FilterOutcome::Denied(report)
         }
     }
 }

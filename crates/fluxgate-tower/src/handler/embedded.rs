@@ -28,8 +28,8 @@ impl<S: Store + 'static> Handler for Limiter<S> {
         rules.as_ref().is_some_and(|rules| rules.delays())
     }
 
-    fn key_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
-        rules.as_ref().map_or(&[], |set| set.key_header_names())
+    fn checked_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+        rules.as_ref().map_or(&[], |set| set.checked_header_names())
     }
 
     fn try_decide(

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::error::JwtError;
-use super::trust::client_config;
+use crate::trust::client_config;
 
 /// The largest key set.
 const MAX_BYTES: usize = 256 * 1024;

@@ -1,6 +1,6 @@
 //! Why tokens cannot be verified.
 
-use super::trust::TrustError;
+use crate::trust::TrustError;
 
 /// Why tokens cannot be verified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -247,7 +247,11 @@ fn sanitize<H: Handler>(settings: &Settings<H>, head: &mut Parts, reads_odd_head
     let mut names = head.headers.keys();
     if reads_odd_headers || names.any(|name| !is_plain_name(name.as_str())) {
         let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
-        filter.remove_alike_headers(&mut head.headers, known_headers(handler, &rules));
+        let known = known_headers(handler, &rules);
+        filter.remove_alike_headers(&mut head.headers, known);
+        if matches!(handler.header_names(&rules), HeaderNames::All) {
+            filter.remove_unread_headers(&mut head.headers, known);
+        }
     }
 }
 
@@ -255,8 +259,8 @@ fn sanitize<H: Handler>(settings: &Settings<H>, head: &mut Parts, reads_odd_head
 fn known_headers<'r, H: Handler>(handler: &'r H, rules: &'r H::Rules) -> &'r [Box<str>] {
     match handler.header_names(rules) {
         HeaderNames::Only(names) => names,
-        // The headers that the rules match by are unknown here.
-        HeaderNames::All => handler.key_header_names(rules),
+        // Any other header may be read as well.
+        HeaderNames::All => handler.checked_header_names(rules),
     }
 }
 

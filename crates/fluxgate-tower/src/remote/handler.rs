@@ -1,11 +1,14 @@
 //! Calls to the service.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fluxgate_core::internals::{ActiveRuleSet, Charge, HoldKeeper, poll_once_or_spawn};
 use fluxgate_core::store::{Mode, WaitPermit};
 use fluxgate_core::{Decision, HoldId, RequestContext};
+use tokio::time::timeout;
 
+use super::in_flight::InFlight;
 use super::pool::CallError;
 use super::report::{DecidedBy, RemoteReport};
 use super::request::CheckRequest;
@@ -38,9 +41,20 @@ impl RemoteHandler {
             // Too large for the service. `on_error` must not decide: a client could choose that.
             return Ok(DecidedBy::Local(Decision::never()));
         };
-        let deadline = self.settings.deadline;
-        let response = self.pool.post(CHECK, body, deadline).await?;
+        let call = InFlight::new(self, CHECK, body);
+        let response = timeout(self.settings.deadline, call).await;
+        let response = response.unwrap_or(Err(CallError::Deadline))?;
         Ok(DecidedBy::Service(CheckResponse::parse(&response)?))
+    }
+
+    /// Cancels a reservation at the service. This ends the hold of the request, too.
+    pub(super) async fn cancel_reservation(&self, reservation: HoldId) {
+        let body = format!("{{\"reservation\":\"{reservation}\"}}");
+        let deadline = self.settings.deadline;
+        let cancelled = self.pool.post(CANCEL, body.into(), deadline).await;
+        if let Err(error) = cancelled {
+            tracing::warn!(%error, "cannot cancel the reservation of an abandoned request");
+        }
     }
 
     /// Decides in place of the service.
@@ -62,6 +76,26 @@ impl RemoteHandler {
     }
 }
 
+/// The rules that decide a request, as far as they are known here.
+#[derive(Clone, Debug)]
+pub struct RemoteRules {
+    /// The rules of the limiter that decides in place of the service.
+    local: Option<ActiveRuleSet>,
+    /// The headers that rules may read, or `None` for all.
+    headers: Option<Arc<[Box<str>]>>,
+}
+
+/// Returns the selected headers and those that the local rules read.
+fn with_headers_of(selected: &Arc<[Box<str>]>, local: Option<&ActiveRuleSet>) -> Arc<[Box<str>]> {
+    let local = local.map_or(&[][..], |set| set.header_names());
+    let mut added = local.iter().filter(|name| !selected.contains(name));
+    let Some(first) = added.next() else {
+        return Arc::clone(selected);
+    };
+    let names = selected.iter().chain([first]).chain(added);
+    names.cloned().collect()
+}
+
 /// The charge of a request that waits.
 #[derive(Debug)]
 pub struct RemoteCharge(Charged);
@@ -76,28 +110,36 @@ enum Charged {
 
 impl Handler for RemoteHandler {
     type Report = RemoteReport;
-    /// The rules of the limiter that decides in place of the service.
-    type Rules = Option<ActiveRuleSet>;
+    type Rules = RemoteRules;
     type Charge = RemoteCharge;
     type Pending = Mode;
 
-    fn rules(&self, rule_set: &str) -> Self::Rules {
-        match &self.settings.on_error {
+    fn rules(&self, rule_set: &str) -> RemoteRules {
+        let local = match &self.settings.on_error {
             OnError::Local(limiter) => limiter.rule_set(rule_set),
             OnError::Allow | OnError::Deny => None,
+        };
+        let selected = self.settings.headers.as_ref();
+        RemoteRules {
+            headers: selected.map(|selected| with_headers_of(selected, local.as_ref())),
+            local,
         }
     }
 
-    fn header_names<'r>(&'r self, _: &'r Self::Rules) -> HeaderNames<'r> {
-        match (&self.settings.headers, &self.settings.on_error) {
-            (Some(names), OnError::Allow | OnError::Deny) => HeaderNames::Only(names),
-            // The rules of the service and of the local limiter may read any.
-            (_, OnError::Local(_)) | (None, _) => HeaderNames::All,
+    fn header_names<'r>(&'r self, rules: &'r RemoteRules) -> HeaderNames<'r> {
+        match &rules.headers {
+            Some(names) => HeaderNames::Only(names),
+            None => HeaderNames::All,
         }
     }
 
-    fn key_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
-        rules.as_ref().map_or(&[], |set| set.key_header_names())
+    /// The service does not say which headers its rules use, so all that it gets are checked.
+    fn checked_header_names<'r>(&'r self, rules: &'r RemoteRules) -> &'r [Box<str>] {
+        match (&rules.headers, &rules.local) {
+            (Some(names), _) => names,
+            (None, Some(local)) => local.checked_header_names(),
+            (None, None) => &[],
+        }
     }
 
     /// The service must always be awaited.
@@ -132,7 +174,7 @@ impl Handler for RemoteHandler {
                 if !self.is_failing.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "the service fails to decide");
                 }
-                let decision = self.on_error(rule_set, rules.as_ref(), context, mode);
+                let decision = self.on_error(rule_set, rules.local.as_ref(), context, mode);
                 DecidedBy::Local(decision.await)
             }
         };
@@ -160,15 +202,7 @@ impl Handler for RemoteHandler {
             (Charged::Service(reservation), _) => reservation,
         };
         let handler = self.clone();
-        poll_once_or_spawn(async move {
-            // It ends the hold of the request, too.
-            let body = format!("{{\"reservation\":\"{reservation}\"}}");
-            let deadline = handler.settings.deadline;
-            let cancelled = handler.pool.post(CANCEL, body.into(), deadline).await;
-            if let Err(error) = cancelled {
-                tracing::warn!(%error, "cannot cancel the reservation of an abandoned request");
-            }
-        });
+        poll_once_or_spawn(async move { handler.cancel_reservation(reservation).await });
     }
 
     fn hold(&self, report: &RemoteReport) -> Option<RequestHold> {

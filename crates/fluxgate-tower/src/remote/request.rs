@@ -6,26 +6,13 @@ use fluxgate_core::internals::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD, RequestPath};
 use fluxgate_core::store::Mode;
 use serde::{Serialize, Serializer};
 
+use crate::checked_headers::WITHHELD;
+
 /// The largest body that the service reads.
 const MAX_BYTES: usize = 64 * 1024;
 /// The most that headers may take of it. A request with more is not sent at all: if some were
 /// omitted, a client could hide a header behind others.
 const MAX_HEADER_BYTES: usize = 32 * 1024;
-
-/// Hop-by-hop headers, and secrets that no rule should read.
-const WITHHELD: [&str; 11] = [
-    "authorization",
-    "connection",
-    "cookie",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// The body of a check.
 #[derive(Debug, Serialize)]

@@ -27,6 +27,57 @@ fn request(target: &str, headers: &[(&str, &str)]) -> Request<Full<Bytes>> {
     request.body(Full::default()).unwrap()
 }
 
+/// The table of `docs/security.md`: requests of honest clients that are refused, and the same
+/// requests once its advice is followed.
+#[tokio::test(start_paused = true)]
+async fn honest_requests_that_are_refused_have_a_remedy() {
+    let rule = "{ id: r, scope: per_user, match: { headers: { X-Plan: free } }, bands: [ { capacity: 9, window: 1h } ] }";
+    for (user, refused, allowed) in [
+        (
+            "query:uid",
+            ("patch", "/x?uid=1", &[][..]),
+            ("PATCH", "/x?uid=1", &[][..]),
+        ),
+        (
+            "query:uid",
+            ("GET", "/x?_uid=1&uid=2", &[]),
+            ("GET", "/x?other=1&uid=2", &[]),
+        ),
+        (
+            "cookie:token",
+            ("GET", "/x", &[("cookie", "a=b&token=1; token=2")]),
+            ("GET", "/x", &[("cookie", "a=b&other=1; token=2")]),
+        ),
+        (
+            "cookie:session",
+            ("GET", "/x", &[("cookie", "express:session=1; session=2")]),
+            ("GET", "/x", &[("cookie", "express_session=1; session=2")]),
+        ),
+        (
+            "header:X-User-Id",
+            ("GET", "/x", &[("x-plan", "free"), ("x-plan", "paid")]),
+            ("GET", "/x", &[("x-plan", "free")]),
+        ),
+        (
+            "cookie:token",
+            ("GET", "/x", &[("cookie", "token=\"a b\"")]),
+            ("GET", "/x", &[("cookie", "token=a%20b")]),
+        ),
+    ] {
+        let user: Source = user.parse().unwrap();
+        let service = RateLimitLayer::new(limiter(rule))
+            .rule_set("s")
+            .identity(Identity::default().user(user))
+            .layer(Inner::new(&Events::default()));
+        for ((method, target, headers), status) in [(refused, 400), (allowed, 200)] {
+            let mut asked = request(target, headers);
+            *asked.method_mut() = method.parse().unwrap();
+            let got = send(&service, asked).await.status;
+            assert_eq!(got, status, "{method} {target} {headers:?}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn users_and_api_keys_may_come_from_queries_and_cookies() {
     let rules = [

@@ -7,7 +7,7 @@ use fluxgate_core::{Limiter, MemoryStore, RuleSets};
 use fluxgate_tower::RateLimitLayer;
 use serde_json::Value;
 
-use super::{App, RULES, abandon, get, handler, until};
+use super::{App, RULES, get, handler, until};
 use crate::service::Service;
 use crate::support::Dir;
 
@@ -88,7 +88,7 @@ async fn an_abandoned_reservation_is_cancelled_at_the_service() {
             "{body}"
         );
         assert!(state("wait") <= 1200);
-        abandon(waiter).await;
+        waiter.abort();
         until("the cancellation", || state("wait") <= 600).await;
         // The shadow rule would have denied both, and gets nothing back.
         assert!(state("dark") > 500);

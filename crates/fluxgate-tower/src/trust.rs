@@ -23,6 +23,7 @@ pub struct ClientCertificates<'a> {
 
 /// Returns a client configuration that trusts the certificate authorities of the system, or of
 /// the file that `SSL_CERT_FILE` names.
+#[cfg(feature = "jwt")]
 pub fn client_config() -> Result<Arc<ClientConfig>, TrustError> {
     client_config_with(ClientCertificates::default())
 }
