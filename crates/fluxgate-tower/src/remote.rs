@@ -19,11 +19,13 @@ use fluxgate_core::internals::KeptHolds;
 use http::Uri;
 use http::uri::Scheme;
 
-use in_flight::MAX_LATE_ANSWERS;
 use pool::ConnectionPool;
 use tokio::sync::Semaphore;
 
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
+/// How many answers to wait for that no request waits for. Each occupies a connection, and a
+/// service that hangs must not make the client open more and more of them.
+const MAX_LATE_ANSWERS: usize = 64;
 
 /// Lets a FluxGate service decide, over HTTP.
 ///

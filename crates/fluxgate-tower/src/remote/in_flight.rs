@@ -20,9 +20,6 @@ const RELEASE: &str = "/v1/release";
 
 /// How long to wait for an answer that no request waits for.
 const LATE_ANSWER: Duration = Duration::from_secs(5);
-/// How many such answers to wait for at a time. Each occupies a connection, and a service that
-/// hangs must not make the client open more and more of them.
-pub(super) const MAX_LATE_ANSWERS: usize = 64;
 
 type Answer = Result<Response<Bytes>, CallError>;
 

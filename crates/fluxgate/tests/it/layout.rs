@@ -28,7 +28,7 @@ const LAYERS: [(&str, &str); 9] = [
     ),
     (
         "fluxgate-tower",
-        "alike_names request_head rate_limit_fields report headers problem client_ip claims source jwt request_hold handler context filter remote rate_limit",
+        "trust alike_names request_head rate_limit_fields report headers problem client_ip claims source checked_headers jwt request_hold handler context filter remote rate_limit",
     ),
     (
         "fluxgate-simulate",
