@@ -184,7 +184,7 @@ fn the_document_has_every_field_of_rules() {
     let found: BTreeSet<_> = properties.keys().map(|name| &**name).collect();
     let problem: Value = serde_json::from_str(&check).unwrap();
     let detail = problem["detail"].as_str().unwrap();
-    let detail = detail.split(" at line").next().unwrap();
+    let detail = detail.split(" (line").next().unwrap();
     assert_eq!(found, allowed_fields(detail));
 }
 
