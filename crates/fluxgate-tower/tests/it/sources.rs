@@ -45,8 +45,8 @@ async fn honest_requests_that_are_refused_have_a_remedy() {
         ),
         (
             "cookie:token",
-            ("GET", "/x", &[("cookie", "a=b&token=1; token=2")]),
-            ("GET", "/x", &[("cookie", "a=b&other=1; token=2")]),
+            ("GET", "/x", &[("cookie", "back=/x?token=1; token=2")]),
+            ("GET", "/x", &[("cookie", "back=/x?token%3D1; token=2")]),
         ),
         (
             "cookie:session",
