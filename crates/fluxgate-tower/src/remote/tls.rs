@@ -16,10 +16,12 @@ use crate::trust::{ClientCertificates, TrustError, client_config_with};
 #[derive(Clone, Default)]
 pub(super) struct TlsOptions {
     /// The authorities to trust instead of those of the system.
-    pub(super) ca: Option<Box<[u8]>>,
+    pub(super) ca: Option<Pem>,
     /// The certificate of the client and its key.
-    pub(super) client: Option<(Box<[u8]>, Box<[u8]>)>,
+    pub(super) client: Option<(Pem, Pem)>,
 }
+
+type Pem = Box<[u8]>;
 
 impl TlsOptions {
     fn config(&self) -> Result<Arc<ClientConfig>, TrustError> {
