@@ -42,6 +42,8 @@ pub struct RequestContext<'a> {
     pub(crate) cost: Option<u64>,
     /// Whether rules that count tokens of language models count none.
     pub(crate) has_no_tokens: bool,
+    /// Whether only rules whose charge can be returned apply.
+    pub(crate) is_provisional: bool,
     /// Whether the charge is held.
     pub(crate) holds: bool,
     /// How long it is asked to be held; slots even if the charge is not.
@@ -180,6 +182,7 @@ impl RequestContext<'_> {
             attributes: attributes.collect(),
             cost: self.cost,
             has_no_tokens: self.has_no_tokens,
+            is_provisional: self.is_provisional,
             holds: self.holds,
             hold_for: self.hold_for,
             whole_keys: self.whole_keys,
@@ -279,6 +282,15 @@ impl<'a> RequestContextBuilder<'a> {
     #[doc(hidden)]
     pub fn without_tokens(mut self) -> Self {
         self.0.has_no_tokens = true;
+        self
+    }
+
+    /// Restricts the rules to those that need nothing but the head of a request, and whose charge
+    /// can be returned without a trace: enforced ones that neither count tokens, nor delay
+    /// requests, nor charge denied ones. Such a charge is released before the real one is made.
+    #[doc(hidden)]
+    pub fn provisional(mut self) -> Self {
+        self.0.is_provisional = true;
         self
     }
 

@@ -111,7 +111,7 @@ impl Plan {
         let has_shadow = self.add_enforced(set, context, &matches, now);
         if self.lacks_key {
             self.only_peek();
-        } else if has_shadow {
+        } else if has_shadow && !context.is_provisional {
             self.add_shadow(set, context, &matches, now);
         }
         self.assign_hold(context.holds, context.hold_for);
@@ -390,6 +390,10 @@ impl Plan {
             _ => rule.bands_for(&bytes[identity_start..], now),
         };
         groups.extend(rule.group());
+        if context.is_provisional && !is_returnable(rule) {
+            bytes.truncate(start);
+            return;
+        }
         // Without its key, the rule has nothing to charge.
         self.charges_always |= is_enforced && !bands.is_empty() && rule.charges_always();
         self.takes_slots |= rule.takes_slots();
@@ -427,6 +431,12 @@ fn is_excepted(rule: &ActiveRule, context: &RequestContext<'_>) -> bool {
     let not_paths = &rule.conditions().not_paths;
     let is_excepted = |path: &RequestPath<'_>| not_paths.contains_both(path);
     context.request_path().is_some_and(is_excepted)
+}
+
+/// Returns whether a rule needs nothing but the head of a request, and its charge can be returned
+/// as if it had not been made.
+fn is_returnable(rule: &ActiveRule) -> bool {
+    rule.tokens().is_none() && !rule.delays() && !rule.charges_always()
 }
 
 /// The groups that already have a rule for the request, by their numbers.

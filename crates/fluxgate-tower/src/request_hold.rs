@@ -62,23 +62,20 @@ impl RequestHold {
     /// waiting for the store. If it fails, it is tried again: a hold is settled only once.
     #[doc(hidden)]
     pub fn settle_in_background<const N: usize>(&self, costs: [(&'static str, u64); N]) {
-        let Some(mut hold) = self.take() else {
-            return;
-        };
-        poll_once_or_spawn(async move {
-            let settlement = Settlement::Attributes(&costs);
-            let mut settled = hold.settle(settlement).await;
-            for pause in RETRIES {
-                if settled.is_ok() {
-                    return;
-                }
-                tokio::time::sleep(pause).await;
-                settled = hold.settle(settlement).await;
-            }
-            if let Err(error) = settled {
-                tracing::warn!(%error, "cannot settle a request: it is charged as reserved");
-            }
-        });
+        if let Some(hold) = self.take() {
+            poll_once_or_spawn(async move {
+                settle_with_retries(hold, Settlement::Attributes(&costs)).await;
+            });
+        }
+    }
+
+    /// Returns all units and slots, without waiting for the store. If it fails, it is tried
+    /// again.
+    #[doc(hidden)]
+    pub fn release_in_background(&self) {
+        if let Some(hold) = self.take() {
+            poll_once_or_spawn(settle_with_retries(hold, Settlement::RELEASE));
+        }
     }
 
     /// Gives the slots back, unless the hold has ended.
@@ -88,6 +85,21 @@ impl RequestHold {
 
     fn take(&self) -> Option<Box<dyn ErasedHold>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Settles a hold, and tries again if the store fails: a hold is settled only once.
+async fn settle_with_retries(mut hold: Box<dyn ErasedHold>, settlement: Settlement<'_>) {
+    let mut settled = hold.settle(settlement).await;
+    for pause in RETRIES {
+        if settled.is_ok() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        settled = hold.settle(settlement).await;
+    }
+    if let Err(error) = settled {
+        tracing::warn!(%error, "cannot settle a request: it is charged as reserved");
     }
 }
 

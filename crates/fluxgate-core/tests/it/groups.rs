@@ -159,3 +159,25 @@ fn a_shadow_rule_stays_one_whatever_its_rollout() {
     assert!(gate.user("ann").allowed());
     assert_eq!(fields(&gate.user("ann")).outcome, "shadow_denied");
 }
+
+/// Such a charge is made with the head of a request only, and released before the real one.
+#[test]
+fn a_provisional_charge_leaves_out_what_cannot_be_returned() {
+    let gate = Gate::new(&set_of(&format!(
+        "{{ id: slots, scope: per_user, algorithm: concurrency, bands: [ {{ capacity: 1 }} ] }},
+         {{ id: requests, scope: per_user, {BANDS} }},
+         {{ id: tokens, group: g, scope: per_user, cost: 'llm:total_tokens', {BANDS} }},
+         {{ id: hidden, group: g, scope: per_user, {BANDS} }},
+         {{ id: paced, scope: per_user, on_exceed: wait, {BANDS} }},
+         {{ id: late, scope: per_user, charge: always, {BANDS} }},
+         {{ id: shadow, scope: per_user, mode: shadow, {BANDS} }}"
+    )));
+    let context = || RequestContext::builder().user("ann").held();
+    let first = gate.check(&context().provisional().build());
+    assert!(first.allowed() && first.hold().is_some());
+    assert_eq!(applied(&first), ["slots", "requests"]);
+    let second = gate.check(&context().provisional().build());
+    assert_eq!(violated(&second), ["slots/b0"]);
+    let real = gate.check(&context().build());
+    assert_eq!(violated(&real), ["slots/b0"]);
+}

@@ -1,10 +1,12 @@
 //! Requests of routes that count the tokens of language models.
 
-use fluxgate_core::Decision;
+use std::net::IpAddr;
+
 use fluxgate_core::internals::ActiveRuleSet;
+use fluxgate_core::{Decision, Outcome, RequestContextBuilder, Settlement};
 use fluxgate_llm::Api;
-use fluxgate_tower::Handler;
 use fluxgate_tower::internals::{Filter, FilterOutcome, RequestHead};
+use fluxgate_tower::{Handler, RequestHold};
 
 use super::ReceivedRequest;
 use crate::config::{LlmConfig, MAX_CALL_BODY, UnknownCalls};
@@ -35,9 +37,13 @@ impl<E: Engine> Gateway<E> {
         let kind = CallKind::of(request.head, request.path, has_body, request.upgrades)?;
         let tokens = match kind {
             CallKind::Known(api) => {
-                return self
-                    .evaluate_known(llm, api, (filter, handler), request, body)
-                    .await;
+                let evaluation = CallEvaluation {
+                    filter,
+                    handler,
+                    rules: &rules,
+                    request,
+                };
+                return self.evaluate_known(llm, api, evaluation, body).await;
             }
             CallKind::NoCall => None,
             CallKind::Unknown => match llm.unknown {
@@ -67,8 +73,7 @@ impl<E: Engine> Gateway<E> {
         &self,
         llm: LlmConfig,
         api: Api,
-        (filter, handler): (&Filter, &H),
-        request: &ReceivedRequest<'_, D>,
+        evaluation: CallEvaluation<'_, D, H>,
         body: &mut impl ReadBody,
     ) -> Result<CallOutcome, GatewayError>
     where
@@ -76,48 +81,104 @@ impl<E: Engine> Gateway<E> {
         H: Handler<Report = Decision, Rules = Option<ActiveRuleSet>>,
     {
         let has_arrived = body.has_arrived().await;
-        if !has_arrived && let Some(refused) = refusal((filter, handler), request).await {
-            return Ok((refused, None));
-        }
+        let provisional = if has_arrived {
+            ProvisionalHold::default()
+        } else {
+            match evaluation.admit_body().await {
+                Ok(provisional) => provisional,
+                Err(refused) => return Ok((refused, None)),
+            }
+        };
         let max = self.limits.body_bytes.map_or(MAX_CALL_BODY, u64::from);
         let read = body.read(max, &self.call_bodies).await;
         let mut call = match read.and_then(|body| ReservedCall::read(api, body, llm.reserve)) {
             Ok(call) => call,
             Err(error) if has_arrived => {
-                return match refusal((filter, handler), request).await {
+                return match evaluation.refusal().await {
                     Some(refused) => Ok((refused, None)),
                     None => Err(error),
                 };
             }
             Err(error) => return Err(error),
         };
-        let peer = request.client.peer.ip();
-        let evaluation = call.evaluate(filter, handler, request.head, request.path, peer);
-        let outcome = evaluation.await;
+        provisional.release().await;
+        let outcome = evaluation.evaluate(&mut call).await;
         Ok((outcome, Some(call)))
     }
 }
 
-/// Returns how a call is refused whatever its body says: by missing keys, or by rules that do
-/// not count tokens. Rules that do may refuse it too, if they already owe some.
-async fn refusal<D, H>(
-    (filter, handler): (&Filter, &H),
-    request: &ReceivedRequest<'_, D>,
-) -> Option<FilterOutcome<Decision>>
+/// A call that is evaluated by one filter and one version of its rules.
+struct CallEvaluation<'a, D, H> {
+    filter: &'a Filter,
+    handler: &'a H,
+    rules: &'a Option<ActiveRuleSet>,
+    request: &'a ReceivedRequest<'a, D>,
+}
+
+impl<'a, D, H> CallEvaluation<'a, D, H>
 where
     D: RequestHead + Sync,
     H: Handler<Report = Decision, Rules = Option<ActiveRuleSet>>,
 {
-    let rules = filter.rules_for(handler, request.path)?;
-    // A rule that charges denied requests too must be decided once, and with the whole cost.
-    let mut all = rules.iter().flat_map(|set| set.rules());
-    if all.any(|rule| rule.charges_always()) {
-        return None;
+    /// Decides whether the body may be read, and takes what needs nothing of it until then.
+    async fn admit_body(&self) -> Result<ProvisionalHold, FilterOutcome<Decision>> {
+        if let Some(refused) = self.refusal().await {
+            return Err(refused);
+        }
+        let (head, peer) = ((self.request.head, self.request.path), self.peer());
+        let filter = self.filter;
+        let hold = filter.hold_provisionally(self.handler, self.rules, head, peer, decides);
+        Ok(ProvisionalHold(Box::pin(hold).await?))
     }
-    let (head, peer) = ((request.head, request.path), request.client.peer.ip());
-    // It is held as the call will be, for the levels of its limits.
-    let refusal = filter.refusal(handler, &rules, head, Some(peer), |context| {
-        context.without_tokens().held()
-    });
-    Box::pin(refusal).await
+
+    /// Returns how the call is refused whatever its body says: by missing keys, or by rules that
+    /// do not count tokens. Rules that do may refuse it too, if they already owe some.
+    async fn refusal(&self) -> Option<FilterOutcome<Decision>> {
+        let (head, peer) = ((self.request.head, self.request.path), self.peer());
+        let filter = self.filter;
+        // It is held as the call will be, for the levels of its limits.
+        let customize = |context: RequestContextBuilder<'a>| context.without_tokens().held();
+        let refusal = filter.refusal(self.handler, self.rules, head, peer, customize, decides);
+        Box::pin(refusal).await
+    }
+
+    /// Evaluates the call with its tokens.
+    async fn evaluate(&self, call: &mut ReservedCall) -> FilterOutcome<Decision> {
+        let (head, peer) = ((self.request.head, self.request.path), self.peer());
+        call.evaluate(self.filter, self.handler, self.rules, head, peer)
+            .await
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        Some(self.request.client.peer.ip())
+    }
+}
+
+/// Returns whether a denial stands before the cost of the call is known. A rule that charges
+/// denied requests too must be decided once, and with the whole cost.
+fn decides(denial: &Decision) -> bool {
+    let mut rules = denial.rules();
+    denial.outcome() == Outcome::Forbidden || !rules.any(|(rule, _)| rule.charges_always())
+}
+
+/// The slots and units of a call while its body is read. They are returned when it is dropped.
+#[derive(Debug, Default)]
+struct ProvisionalHold(Option<RequestHold>);
+
+impl ProvisionalHold {
+    /// Returns the slots and units, so that the call can be charged as a whole.
+    async fn release(mut self) {
+        if let Some(hold) = self.0.take() {
+            // If the store fails, the hold expires, and the evaluation meets the same failure.
+            let _ = hold.settle(Settlement::RELEASE).await;
+        }
+    }
+}
+
+impl Drop for ProvisionalHold {
+    fn drop(&mut self) {
+        if let Some(hold) = self.0.take() {
+            hold.release_in_background();
+        }
+    }
 }

@@ -111,6 +111,7 @@ impl<E: Engine> Gateway<E> {
         let mut body = IncomingBody {
             body,
             idle: self.timeouts.idle,
+            whole: self.timeouts.request,
         };
         let mut admitted = match self.admit(&request, &mut body, origin).await {
             Ok(admitted) => admitted,
@@ -248,6 +249,9 @@ struct IncomingBody {
     body: Option<Box<RequestBody>>,
     /// The time within which each part must arrive.
     idle: Duration,
+    /// The time within which all of it must arrive, if it is read as a whole. Otherwise a client
+    /// that sends a byte now and then would keep its part of the buffer for ever.
+    whole: Duration,
 }
 
 impl ReadBody for IncomingBody {
@@ -271,7 +275,9 @@ impl ReadBody for IncomingBody {
             length => length.unwrap_or(max),
         };
         let mut read = buffer.start(max);
-        body.for_each(self.idle, |part| read.append(&part)).await?;
+        let reading = body.for_each(self.idle, |part| read.append(&part));
+        let in_time = tokio::time::timeout(self.whole, reading).await;
+        in_time.unwrap_or(Err(GatewayError::BodyTimeout))?;
         Ok(read.finish())
     }
 }

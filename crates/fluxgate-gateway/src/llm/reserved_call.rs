@@ -40,20 +40,16 @@ impl ReservedCall {
         &mut self,
         filter: &Filter,
         handler: &H,
-        head: &(impl RequestHead + Sync),
-        path: &RequestPath<'_>,
-        peer: IpAddr,
+        rules: &Option<ActiveRuleSet>,
+        request: (&(impl RequestHead + Sync), &RequestPath<'_>),
+        peer: Option<IpAddr>,
     ) -> FilterOutcome<Decision>
     where
         H: Handler<Report = Decision, Rules = Option<ActiveRuleSet>>,
     {
-        let Some(rules) = filter.rules_for(handler, path) else {
-            return FilterOutcome::Skipped;
-        };
-        let (request, peer) = ((head, path), Some(peer));
         if rules.as_ref().is_some_and(clamps) {
             let reserved = self.tokens();
-            let peek = filter.peek(handler, &rules, request, peer, |context| {
+            let peek = filter.peek(handler, rules, request, peer, |context| {
                 with_tokens(context, reserved).held()
             });
             // The future is large, and few rules clamp.
@@ -62,7 +58,7 @@ impl ReservedCall {
             }
         }
         let reserved = self.tokens();
-        let evaluation = filter.evaluate_with(handler, &rules, request, peer, |context| {
+        let evaluation = filter.evaluate_with(handler, rules, request, peer, |context| {
             with_tokens(context, reserved).held()
         });
         evaluation.await

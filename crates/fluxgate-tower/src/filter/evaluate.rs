@@ -15,6 +15,7 @@ use crate::context::{self, ContextError};
 use crate::handler::Handler;
 use crate::report::Report;
 use crate::request_head::{BadRequest, RequestHead};
+use crate::request_hold::RequestHold;
 
 /// The result of evaluating a request.
 #[derive(Clone, Debug)]
@@ -130,27 +131,19 @@ impl Filter {
         peer: Option<IpAddr>,
         customize: impl FnOnce(RequestContextBuilder<'a>) -> RequestContextBuilder<'a>,
     ) -> Option<H::Report> {
-        let rule_set = self.rule_set.as_deref().unwrap_or_default();
         let customize = |context, _: &_| customize(context);
         let context = self.context(handler, rules, request, peer, customize);
         let context = context.ok()?;
-        match handler.try_decide(rule_set, rules, &context, Mode::Peek) {
-            Ok(report) => Some(report),
-            Err(pending) => {
-                let decided = handler.decide(rule_set, rules, &context, pending).await;
-                Some(decided.0)
-            }
-        }
+        Some(self.report(handler, rules, &context, Mode::Peek).await)
     }
 
     /// Returns how a request is refused by what is known of it now, or `None` if it may still
     /// pass. Nothing is charged. `customize` may change its context, which must not cost more
-    /// than that of the final evaluation.
+    /// than that of the final evaluation. A report that is not final is ignored.
     ///
     /// This comes before the expensive part of learning the whole cost, such as reading a
-    /// body. It only peeks: charging a part of the rules first would need a second step that
-    /// returns the charge if the rest is refused, and others would be denied in between. So the
-    /// one evaluation that follows still charges all rules or none. A request that may wait is
+    /// body. It only peeks, so the one evaluation that follows still charges all rules or none;
+    /// see [`Filter::hold_provisionally`] for the time until then. A request that may wait is
     /// not refused, and does not wait here: it would take a permit, and reserve units, for a
     /// request that may never become complete.
     pub async fn refusal<'a, H: Handler>(
@@ -160,21 +153,63 @@ impl Filter {
         request: (&'a (impl RequestHead + Sync), &'a RequestPath<'_>),
         peer: Option<IpAddr>,
         customize: impl FnOnce(RequestContextBuilder<'a>) -> RequestContextBuilder<'a>,
+        is_final: impl FnOnce(&H::Report) -> bool,
     ) -> Option<FilterOutcome<H::Report>> {
-        let rule_set = self.rule_set.as_deref().unwrap_or_default();
         let customize = |context, _: &_| customize(context);
         let context = match self.context(handler, rules, request, peer, customize) {
             Ok(context) => context,
             Err(error) => return Some(error.into()),
         };
-        let report = match handler.try_decide(rule_set, rules, &context, Mode::Peek) {
-            Ok(report) => report,
-            Err(pending) => { handler.decide(rule_set, rules, &context, pending).await }.0,
-        };
-        if report.allowed() || must_wait(&report) {
+        let report = self.report(handler, rules, &context, Mode::Peek).await;
+        if report.allowed() || must_wait(&report) || !is_final(&report) {
             return None;
         }
         Some(Self::conclude(handler, &context, report))
+    }
+
+    /// Charges a request by the rules that need nothing but its head, until its evaluation. The
+    /// caller releases the hold before that. It is not recorded, unless it is denied and that is
+    /// final.
+    ///
+    /// Without it, requests whose bodies arrive slowly would all pass [`Filter::refusal`], however
+    /// few may run at a time. Releasing it and evaluating the request are two steps, so another
+    /// request may come in between; then this one is denied, which its limits allow.
+    ///
+    /// # Errors
+    /// If the request is denied, or it is bad.
+    pub async fn hold_provisionally<'a, H: Handler>(
+        &'a self,
+        handler: &'a H,
+        rules: &'a H::Rules,
+        request: (&'a (impl RequestHead + Sync), &'a RequestPath<'_>),
+        peer: Option<IpAddr>,
+        is_final: impl FnOnce(&H::Report) -> bool,
+    ) -> Result<Option<RequestHold>, FilterOutcome<H::Report>> {
+        let customize = |context: RequestContextBuilder<'a>, _: &_| context.provisional().held();
+        let context = self.context(handler, rules, request, peer, customize)?;
+        let report = self.report(handler, rules, &context, Mode::TakeNow).await;
+        if report.allowed() {
+            Ok(handler.hold(&report))
+        } else if is_final(&report) {
+            Err(Self::conclude(handler, &context, report))
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Decides a request in this mode, and waits for the handler if that is necessary.
+    async fn report<H: Handler>(
+        &self,
+        handler: &H,
+        rules: &H::Rules,
+        context: &RequestContext<'_>,
+        mode: Mode,
+    ) -> H::Report {
+        let rule_set = self.rule_set.as_deref().unwrap_or_default();
+        match handler.try_decide(rule_set, rules, context, mode) {
+            Ok(report) => report,
+            Err(pending) => { handler.decide(rule_set, rules, context, pending).await }.0,
+        }
     }
 
     #[expect(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_testkit::{RawClient, now, wait_until};
+use fluxgate_testkit::{RawClient, RedisServer, now, wait_until};
 
 use super::http2_client::Http2Client;
 use super::*;
@@ -87,6 +87,94 @@ fn requests_and_slots_are_decided_before_the_body_arrives() {
     let body = String::from_utf8_lossy(&answer.body).into_owned();
     assert!(body.contains("requests/"), "{body}");
     assert_eq!(charged_by(&service, "requests"), 2);
+}
+
+/// Sends the head of a call with a key, and the beginning of its body.
+fn send_beginning(service: &Service, body: &str) -> RawClient {
+    let headers = format!("X-API-Key: k\r\nContent-Length: {}\r\n", body.len());
+    let mut client = send_head(service, &headers);
+    client.send(&body[..1]);
+    client
+}
+
+#[test]
+fn a_slot_and_a_request_are_taken_while_the_body_arrives() {
+    let redis = RedisServer::start();
+    for store in [
+        "",
+        &format!("store: {{ redis: {{ url: \"{}\" }} }}\n", redis.url()),
+    ] {
+        check_what_a_slow_body_takes(store);
+    }
+}
+
+fn check_what_a_slow_body_takes(store: &str) {
+    let model = ModelServer::start();
+    let service = start_with(&model, &format!("{store}{KEYED}"));
+    let taken = || ["requests", "slots", "total"].map(|rule| charged_by(&service, rule));
+    let body = chat("m").to_string();
+    let mut first = send_beginning(&service, &body);
+    wait_until("the slot is taken", || taken() == [1, 1, 0]);
+    let mut second = send_beginning(&service, &body);
+    let answer = second.read_answer().unwrap();
+    assert_eq!(answer.status, 429, "{answer:?}");
+    let problem = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(problem.contains("slots/"), "{problem}");
+    // The call is charged once.
+    first.send(&body[1..]);
+    assert_eq!(first.read_answer().unwrap().status, 200);
+    wait_until("the slot is free", || taken() == [1, 0, TOTAL]);
+
+    // What is never complete, or cannot be counted, returns what it took.
+    let left = send_beginning(&service, &body);
+    wait_until("the slot is taken", || taken() == [2, 1, TOTAL]);
+    drop(left);
+    wait_until("the slot is free", || taken() == [1, 0, TOTAL]);
+    let mut uncountable = send_beginning(&service, "[1]");
+    wait_until("the slot is taken", || taken() == [2, 1, TOTAL]);
+    uncountable.send("1]");
+    assert_eq!(uncountable.read_answer().unwrap().status, 400);
+    wait_until("the slot is free", || taken() == [1, 0, TOTAL]);
+    // Each call was recorded once.
+    let metrics = Metrics::of(&service);
+    let decisions = |rule: &str, outcome: &str| {
+        metrics.get(&format!(
+            "fluxgate_decisions_total{{rule_set=\"s\",rule=\"{rule}\",outcome=\"{outcome}\"}}"
+        ))
+    };
+    assert_eq!(decisions("slots", "allowed"), 1);
+    assert_eq!(decisions("slots", "denied"), 1);
+}
+
+/// A rule that charges denied requests, and one that forbids some of them.
+const ALWAYS: &str = r#"
+      - { id: late, scope: global, algorithm: fixed_window, charge: always, match: { path: ["/late/**"] }, bands: [ { capacity: 9, window: 30d } ] }
+      - { id: blocked, action: deny, match: { path: ["/late/blocked/**"] } }
+"#;
+
+#[test]
+fn only_a_rule_that_matches_and_always_charges_waits_for_the_body() {
+    let model = ModelServer::start();
+    let service = start_with(&model, &format!("{}{ALWAYS}", KEYED.trim_end()));
+    let headers = "Content-Length: 2\r\n";
+    assert_eq!(
+        send_head(&service, headers).read_answer().unwrap().status,
+        429
+    );
+    let late = |path: &str| {
+        let mut client = RawClient::connect(service.address("gateway"));
+        client.send(format!(
+            "POST /late{path}{CHAT} HTTP/1.1\r\nHost: a\r\n{headers}\r\n"
+        ));
+        client
+    };
+    assert_eq!(late("/blocked").read_answer().unwrap().status, 403);
+    let state = || service.http().get("/v1/state?rule_set=s&rule=late").body;
+    assert!(state().contains("\"remaining\":9"), "{}", state());
+    let mut client = late("");
+    client.send("{}");
+    assert_eq!(client.read_answer().unwrap().status, 429);
+    assert!(state().contains("\"remaining\":8"), "{}", state());
 }
 
 #[test]

@@ -15,10 +15,15 @@ rule_sets:
 "#;
 
 fn start_with_buffer(model: &ModelServer, buffer: &str, rules: &str) -> Service {
+    start_with_settings(model, &format!("llm: {{ buffer: {buffer} }}"), rules)
+}
+
+/// Starts a gateway with these lines of the section `gateway`, each indented by two spaces.
+fn start_with_settings(model: &ModelServer, settings: &str, rules: &str) -> Service {
     let url = model.url();
     let config = format!(
         "filters: {{ main: {{ rule_set: s }} }}\n\
-         gateway:\n  llm: {{ buffer: {buffer} }}\n  routes:\n    - {{ id: llm, \
+         gateway:\n  {settings}\n  routes:\n    - {{ id: llm, \
          upstreams: [\"{url}\"], filters: [main], llm: {{ rules: main }} }}\n{rules}"
     );
     Service::start(&["gateway"], &config)
@@ -104,4 +109,28 @@ fn a_body_over_the_buffer_is_refused_for_now_on_every_transport() {
     let state: Value = serde_json::from_str(&service.http().get(path).body).unwrap();
     let left = state["bands"][0]["remaining"].as_u64();
     assert_eq!(left, Some(1_000_000_000 - 3 * TOTAL));
+}
+
+/// A client that sends a part of its body now and then is never idle.
+#[test]
+fn a_body_that_takes_too_long_gives_its_memory_back() {
+    let model = ModelServer::start();
+    let settings = "llm: { buffer: 1KiB }\n  timeouts: { idle: 1h, request: 500ms }";
+    let service = start_with_settings(&model, settings, SHARED);
+    let body = " ".repeat(1000);
+    for framing in [
+        "Content-Length: 1001\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n3e9\r\n",
+    ] {
+        let mut slow = RawClient::connect(service.address("gateway"));
+        slow.send(format!("POST {CHAT} HTTP/1.1\r\nHost: a\r\n{framing}"));
+        slow.send(&body);
+        let answer = slow.read_answer().unwrap();
+        assert_eq!(answer.status, 408, "{answer:?}");
+        assert_eq!(call(&service, CHAT, &chat("m")).status, 200);
+    }
+    let mut client = Http2Client::connect(&service);
+    client.begin(CHAT, &[], 1001);
+    let answers = client.read_answers();
+    assert!(answers[0].contains("408"), "{answers:?}");
 }
