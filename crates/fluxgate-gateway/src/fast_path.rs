@@ -195,16 +195,17 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                 }
             }
             Some(Ok(Forwarded::Echo(_))) => {
-                MeteredCall::fail(call);
+                MeteredCall::unsent(call);
                 let body = echo::describe(&out[..head], request.body.len() as u64);
                 let answer = (StatusCode::OK, &b"application/json"[..], body.as_bytes());
                 self.answer(request, answer, limit_headers, &origin, out)
                     .await
             }
-            Some(Err((error, assignment))) => {
-                MeteredCall::fail(call);
-                gateway.log(&error, &origin, Some(admitted.route), assignment.as_ref());
-                let rejected = Rejected::new(error, admitted.limit_headers);
+            Some(Err(failed)) => {
+                MeteredCall::fail(call, failed.is_sent);
+                let assignment = failed.assignment.as_ref();
+                gateway.log(&failed.error, &origin, Some(admitted.route), assignment);
+                let rejected = Rejected::new(failed.error, admitted.limit_headers);
                 self.reject(request, &rejected, &origin, out, scratch).await
             }
         }
@@ -286,10 +287,12 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         }
         let engine = &self.gateway.engine;
         engine.record_response(status.as_u16(), origin);
-        match self.client.send(out).await {
-            true if is_last => Served::Last,
-            true => Served::Next,
-            false => Served::Ended,
+        if !self.client.send(out).await {
+            Served::Ended
+        } else if is_last {
+            Served::Last
+        } else {
+            Served::Next
         }
     }
 }

@@ -42,10 +42,33 @@ pub(crate) enum Forwarded<T> {
     Echo(Option<Box<RequestBody>>),
 }
 
+/// Why a request has no response.
+#[derive(Debug)]
+pub(crate) struct ForwardError {
+    pub(crate) error: GatewayError,
+    /// The upstream that failed last.
+    pub(crate) assignment: Option<Assignment>,
+    /// Whether an upstream may have read part of the request, and acted upon it.
+    pub(crate) is_sent: bool,
+}
+
+impl ForwardError {
+    /// The request did not get as far as an upstream.
+    pub(crate) fn unsent(error: GatewayError) -> Self {
+        Self {
+            error,
+            assignment: None,
+            is_sent: false,
+        }
+    }
+}
+
 /// Why an upstream has not responded.
 struct Failure {
     error: GatewayError,
-    /// Whether another upstream may get the request: nothing was sent.
+    /// Whether part of the request was sent.
+    is_sent: bool,
+    /// Whether another upstream may get the request.
     may_try_next: bool,
     /// Whether the upstream is to blame.
     is_fault: bool,
@@ -53,22 +76,21 @@ struct Failure {
 
 impl Forwarder {
     /// Tries the upstreams of the route until one of them has been sent part of the request.
-    /// `on_head` gets the head of the response and an output buffer. An error comes with the
-    /// upstream that failed last.
+    /// `on_head` gets the head of the response and an output buffer.
     pub(crate) async fn forward<T>(
         &self,
         route: &Route,
         mut request: OutgoingRequest<'_>,
         mut on_head: impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
-    ) -> Result<Forwarded<T>, (GatewayError, Option<Assignment>)> {
+    ) -> Result<Forwarded<T>, ForwardError> {
         if let Some(body) = &mut request.body
-            && body.needs_permit().await.map_err(|error| (error, None))?
+            && body.needs_permit().await.map_err(ForwardError::unsent)?
         {
             let permit = self
                 .connections
                 .acquire_open_body(self.timeouts.connect)
                 .await;
-            body.hold(permit.map_err(|error| (error, None))?);
+            body.hold(permit.map_err(ForwardError::unsent)?);
         }
         let mut tried = Tried::new();
         let mut last = None;
@@ -90,7 +112,11 @@ impl Forwarder {
                         assignment.failed();
                     }
                     tried.push(assignment.upstream().number);
-                    last = Some((failure.error, Some(assignment)));
+                    last = Some(ForwardError {
+                        error: failure.error,
+                        assignment: Some(assignment),
+                        is_sent: failure.is_sent,
+                    });
                     if !failure.may_try_next {
                         break;
                     }
@@ -98,7 +124,7 @@ impl Forwarder {
             }
         }
         // A route has at least one upstream, so one has failed.
-        Err(last.unwrap_or((GatewayError::NoRoute, None)))
+        Err(last.unwrap_or_else(|| ForwardError::unsent(GatewayError::NoRoute)))
     }
 
     /// Sends a request to one upstream: over an idle connection, or else over a new one.
@@ -120,6 +146,7 @@ impl Forwarder {
                     let is_closed = matches!(error, GatewayError::NoResponse(_));
                     return Err(Failure {
                         is_fault: error.status().is_server_error() && !is_closed,
+                        is_sent: true,
                         may_try_next: false,
                         error,
                     });
@@ -129,13 +156,14 @@ impl Forwarder {
         let stream = self.connect(assignment).await?;
         let begun = Exchange::begin(stream, request, &self.timeouts, on_head).await;
         begun.map_err(|error| {
-            let (error, may_try_next) = match error {
-                ExchangeError::Unsent(error) => (GatewayError::NoResponse(error), true),
-                ExchangeError::Sent(error) => (error, false),
+            let (error, is_sent) = match error {
+                ExchangeError::Unsent(error) => (GatewayError::NoResponse(error), false),
+                ExchangeError::Sent(error) => (error, true),
             };
             Failure {
                 is_fault: error.status().is_server_error(),
-                may_try_next,
+                is_sent,
+                may_try_next: !is_sent,
                 error,
             }
         })
@@ -146,6 +174,7 @@ impl Forwarder {
         let permit = self.connections.acquire(timeout).await;
         let permit = permit.map_err(|error| Failure {
             error,
+            is_sent: false,
             may_try_next: false,
             is_fault: false,
         })?;
@@ -156,6 +185,7 @@ impl Forwarder {
         let stream = Box::pin(connect).await;
         stream.map_err(|error| Failure {
             error: GatewayError::connecting(error),
+            is_sent: false,
             may_try_next: true,
             is_fault: true,
         })

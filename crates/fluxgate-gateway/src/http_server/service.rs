@@ -23,7 +23,7 @@ use crate::admission::{Admitted, ConnectionInfo, ReceivedRequest, Rejected};
 use crate::echo;
 use crate::error::GatewayError;
 use crate::exchange::{BodyReader, OutgoingRequest, ResponseHead, Wanted};
-use crate::forward::{Forwarded, UpstreamResponse};
+use crate::forward::{ForwardError, Forwarded, UpstreamResponse};
 use crate::gateway::{Engine, Gateway};
 use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::request_body::RequestBody;
@@ -179,24 +179,25 @@ impl<E: Engine> Gateway<E> {
         let response = match forwarded.await {
             Ok(Forwarded::Response(response)) => Ok(self.pass_on(response, wanted, call, client)),
             Ok(Forwarded::Echo(body)) => {
-                MeteredCall::fail(call);
+                MeteredCall::unsent(call);
                 let length = match body {
                     Some(mut body) => body.discard(self.timeouts.idle).await,
                     None => Ok(0),
                 };
                 length
                     .map(|length| own_response(StatusCode::OK, JSON, echo::describe(out, length)))
-                    .map_err(|error| (error, None))
+                    .map_err(ForwardError::unsent)
             }
             Err(failed) => {
-                MeteredCall::fail(call);
+                MeteredCall::fail(call, failed.is_sent);
                 Err(failed)
             }
         };
         buffers.release();
-        response.map_err(|(error, assignment)| {
-            self.log(&error, origin, Some(admitted.route), assignment.as_ref());
-            error
+        response.map_err(|failed| {
+            let assignment = failed.assignment.as_ref();
+            self.log(&failed.error, origin, Some(admitted.route), assignment);
+            failed.error
         })
     }
 

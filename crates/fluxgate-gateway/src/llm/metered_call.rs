@@ -11,7 +11,8 @@ use crate::config::OnAbort;
 
 /// A call that was allowed. It is settled once: by [`MeteredCall::finish`] at the end of the
 /// answer; by [`MeteredCall::cut_off`] where the upstream ends it, by what was seen until
-/// then; or when it is dropped, because the client has left, as `on_abort` says.
+/// then; or when it is dropped, because the client has left or no answer has come, as `on_abort`
+/// says.
 #[derive(Debug)]
 pub(crate) struct MeteredCall {
     meter: Meter,
@@ -32,7 +33,7 @@ const UNUSED: TokenUsage = TokenUsage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Nothing was used: the call was not sent, or got no answer.
+    /// Nothing was used: the call was not sent, or was answered with an error.
     Unused,
     /// The upstream may have read the prompt.
     Sent,
@@ -65,10 +66,20 @@ impl MeteredCall {
         self.progress = Progress::Sent;
     }
 
-    /// Settles a call that gets no answer: no tokens count.
-    pub(crate) fn fail(call: Option<Box<Self>>) {
+    /// Settles a call that no upstream has seen: no tokens count.
+    pub(crate) fn unsent(call: Option<Box<Self>>) {
         if let Some(mut call) = call {
             call.progress = Progress::Unused;
+        }
+    }
+
+    /// Settles a call that gets no answer. If part of it was sent, the upstream may work on it,
+    /// and it costs what a call costs whose client has left.
+    pub(crate) fn fail(call: Option<Box<Self>>, is_sent: bool) {
+        if is_sent {
+            drop(call);
+        } else {
+            Self::unsent(call);
         }
     }
 
@@ -132,7 +143,7 @@ impl MeteredCall {
         rest
     }
 
-    /// Settles a call whose client has left.
+    /// Settles a call whose client has left, or that got no answer.
     fn abandon(&mut self) {
         if self.progress == Progress::Answered {
             let _ = self.meter.cut_off();
@@ -164,9 +175,10 @@ impl MeteredCall {
             Progress::Unused => (CallEnd::Failed, UNUSED),
             Progress::Sent | Progress::Answered => {
                 let used = charge(&self.meter.tokens());
-                let end = match used.is_reported {
-                    true => CallEnd::Reported,
-                    false => CallEnd::Estimated,
+                let end = if used.is_reported {
+                    CallEnd::Reported
+                } else {
+                    CallEnd::Estimated
                 };
                 (end, used)
             }

@@ -1,6 +1,6 @@
 //! Calls that end early are settled with what was seen.
 
-use fluxgate_testkit::wait_until;
+use fluxgate_testkit::{RawUpstream, wait_until};
 
 use super::*;
 
@@ -105,4 +105,41 @@ fn an_upstream_that_is_down_costs_no_tokens() {
     let service = start_at(&format!("http://{}", port.addr()), RULES);
     assert_eq!(call(&service, CHAT, &chat("m")).status, 502);
     assert_eq!(charged(&service), [0, 0, 0, 1]);
+}
+
+/// The upstream may have worked on the call, so it costs what an abandoned one does.
+#[test]
+fn a_call_that_was_sent_and_gets_no_answer_is_charged_as_on_abort_says() {
+    let prompt = [PROMPT_BOUND, PROMPT_BOUND, 0, 1];
+    let reserved = [PROMPT_BOUND + 50, PROMPT_BOUND, 50, 1];
+    // One never answers, and one closes the connection.
+    let closing = RawUpstream::start(|connection| {
+        let _ = connection.read_request();
+    });
+    let model = ModelServer::start();
+    for (url, status) in [
+        (model.url(), 504),
+        (format!("http://{}", closing.address()), 502),
+    ] {
+        for (on_abort, expected) in [("seen", prompt), ("reserved", reserved)] {
+            for more in ["", "TE: trailers\r\nConnection: TE\r\n"] {
+                let config = format!(
+                    "filters: {{ main: {{ rule_set: s }} }}\n\
+                     gateway:\n  timeouts: {{ request: 500ms }}\n  routes:\n    - {{ id: llm, \
+                     upstreams: [\"{url}\"], filters: [main], \
+                     llm: {{ rules: main, on_abort: {on_abort} }} }}\n{RULES}"
+                );
+                let service = Service::start(&["gateway"], &config);
+                let body = chat("silent").to_string();
+                let mut client = RawClient::connect(service.address("gateway"));
+                client.send(format!(
+                    "POST {CHAT} HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\n{more}\
+                     Content-Length: {}\r\n\r\n{body}",
+                    body.len()
+                ));
+                assert_eq!(client.read_answer().unwrap().status, status);
+                wait_until("the call is settled", || charged(&service) == expected);
+            }
+        }
+    }
 }
