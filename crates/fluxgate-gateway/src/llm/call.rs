@@ -45,7 +45,7 @@ impl CallKind {
     /// protocol.
     ///
     /// # Errors
-    /// If the two forms of its path belong to different APIs, or if servers could read its body
+    /// If the forms of its path belong to different APIs, or if servers could read its body
     /// otherwise than the gateway: then it cannot be counted.
     pub(crate) fn of(
         head: &impl RequestHead,
@@ -63,17 +63,14 @@ impl CallKind {
                 Self::NoCall
             });
         }
-        let raw = Api::of_path(path.raw());
-        let api = match path.other().and_then(Api::of_path) {
-            Some(other) if raw.is_some_and(|raw| raw != other) => {
-                let reason = "the two forms of the path belong to different APIs";
-                return Err(GatewayError::Ambiguous(reason));
-            }
-            other => other.or(raw),
-        };
-        let Some(api) = api else {
+        let mut apis = path.forms().filter_map(Api::of_path);
+        let Some(api) = apis.next() else {
             return Ok(Self::Unknown);
         };
+        if apis.any(|other| other != api) {
+            let reason = "the forms of the path belong to different APIs";
+            return Err(GatewayError::Ambiguous(reason));
+        }
         check_body_head(head)?;
         Ok(Self::Known(api))
     }
@@ -104,6 +101,12 @@ mod tests {
             ("/v1/chat/completions;x", Ok(CHAT)),
             ("/v1/chat/%63ompletions", Ok(CHAT)),
             ("/v1/chat;x/completions", Err(400)),
+            // Some servers take the first segment for a host.
+            ("//host/chat/completions", Ok(CHAT)),
+            ("//host/v1/chat/completions/", Ok(CHAT)),
+            ("//host/chat/%63ompletions", Ok(CHAT)),
+            ("//chat/completions", Err(400)),
+            ("//host%2Fchat/completions", Err(400)),
             ("/v1/models", Ok(CallKind::Unknown)),
             ("/v1/messages/batches", Ok(CallKind::Unknown)),
         ] {
