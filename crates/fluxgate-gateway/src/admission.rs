@@ -194,9 +194,9 @@ impl<E: Engine> Gateway<E> {
         let repeats = route.repeats_identity(request.head);
         let repeats = repeats.map_err(|bad| ambiguous(bad.reason()))?;
         let mut options = request.connection.iter();
-        if options.any(|name| self.is_counted_by(route, name, origin)) {
+        if options.any(|name| self.reads_header(route, name, origin)) {
             return Err(ambiguous(
-                "Connection names a header that requests are counted by",
+                "Connection names a header that requests are routed or counted by",
             ));
         }
         let max = self.limits.body_bytes.map(u64::from);
@@ -208,22 +208,23 @@ impl<E: Engine> Gateway<E> {
         }
     }
 
-    /// Returns whether requests are counted or matched by the header of this name. If
-    /// `Connection` names it, the upstream would not get it.
-    fn is_counted_by(&self, route: &Route, name: &[u8], origin: &Origin<'_>) -> bool {
+    /// Returns whether requests are routed or counted by the header of this name. If `Connection`
+    /// names it, the upstream would not get it, and would serve another request than the one that
+    /// was counted.
+    fn reads_header(&self, route: &Route, name: &[u8], origin: &Origin<'_>) -> bool {
         let Ok(name) = std::str::from_utf8(name) else {
             return false;
         };
-        let handler = self.engine.handler(origin);
-        let is_checked = |filter: &Filter| {
-            let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
-            let mut names = handler.checked_header_names(&rules).iter();
-            names.any(|known| known.eq_ignore_ascii_case(name))
+        let reads = |filter: &Filter| {
+            self.with_rule_headers(filter, origin, |names| filter.reads_header(name, names))
         };
-        // `Connection` must name `Upgrade` and the like, whether or not a rule matches them.
+        // `Connection` must name `Upgrade` and the like, whether or not a rule or route matches
+        // them.
         let is_end_to_end = HeaderKind::of(name) == HeaderKind::EndToEnd;
         let mut filters = route.filters.iter();
-        route.is_identity(name) || (is_end_to_end && filters.any(|filter| is_checked(filter)))
+        let mut is_read =
+            || self.routes.matches_header(name) || filters.any(|filter| reads(filter));
+        route.is_identity(name) || (is_end_to_end && is_read())
     }
 
     /// Returns whether servers may take the header of this name for one that requests are routed

@@ -91,9 +91,10 @@ impl ForwardedHeaders<'_> {
         own: impl FnOnce(&mut Vec<u8>),
     ) {
         text.clear();
-        let given = match self.is_trusted {
-            true => head.header_lines(name).next(),
-            false => None,
+        let given = if self.is_trusted {
+            head.header_lines(name).next()
+        } else {
+            None
         };
         match given.filter(|given| !given.is_empty()) {
             Some(given) => text.extend_from_slice(given),
@@ -124,8 +125,9 @@ fn push_address(text: &mut Vec<u8>, address: IpAddr) {
 }
 
 /// Returns whether a header reports the origin of a request, or replaces its target, and is not
-/// forwarded as it is. Those of an untrusted peer are all removed; those of a trusted one are kept unless they
-/// are written anew.
+/// forwarded as it is. Those of an untrusted peer are all removed; those of a trusted one are
+/// kept, unless they are written anew or replace the target: not even a proxy may have another
+/// path served than the one that was counted.
 pub(crate) fn is_forwarding_header(name: &str, is_trusted: bool) -> bool {
     const WRITTEN: [&str; 5] = [FOR, PROTO, HOST, PORT, FORWARDED];
     const PREFIX: &str = "x-forwarded-";
@@ -134,8 +136,9 @@ pub(crate) fn is_forwarding_header(name: &str, is_trusted: bool) -> bool {
         let start = name.get(..PREFIX.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
     };
-    let is_claim = || begins() || is("x-real-ip") || OTHER_TARGETS.iter().any(|known| is(known));
-    WRITTEN.iter().any(|known| is(known)) || (!is_trusted && is_claim())
+    let is_claim = || begins() || is("x-real-ip");
+    let mut removed = WRITTEN.iter().chain(&OTHER_TARGETS);
+    removed.any(|known| is(known)) || (!is_trusted && is_claim())
 }
 
 #[cfg(test)]
@@ -205,8 +208,8 @@ mod tests {
             ("forwarded", true, true),
             ("x-forwarded-prefix", true, false),
             ("X-Real-IP", true, false),
-            ("X-Original-URL", true, false),
-            ("x-rewrite-url", true, false),
+            ("X-Original-URL", true, true),
+            ("x-rewrite-url", true, true),
             ("x-original-urls", false, false),
             ("x-forwarded", false, false),
             ("host", false, false),

@@ -81,9 +81,10 @@ impl Routes {
         };
         let mut forms = path.exact_forms();
         let found = forms.next().and_then(find);
-        match forms.all(|form| find(form) == found) {
-            true => Ok(found.map(|at| &self.routes[at])),
-            false => Err(TwoRoutes),
+        if forms.all(|form| find(form) == found) {
+            Ok(found.map(|at| &self.routes[at]))
+        } else {
+            Err(TwoRoutes)
         }
     }
 
@@ -91,8 +92,12 @@ impl Routes {
     /// although it is not.
     pub(crate) fn has_alike_header(&self, name: &str) -> bool {
         let is_alike = |known: &str| are_alike(known.as_bytes(), name.as_bytes());
-        self.headers().any(is_alike)
-            && !{ self.headers() }.any(|known| known.eq_ignore_ascii_case(name))
+        self.headers().any(is_alike) && !self.matches_header(name)
+    }
+
+    /// Returns whether a route matches the header of this name.
+    pub(crate) fn matches_header(&self, name: &str) -> bool {
+        self.headers().any(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// Returns whether a route matches a header whose name is not plain.

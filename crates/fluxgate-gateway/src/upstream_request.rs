@@ -1,7 +1,7 @@
 //! Writes the head of a request as an upstream gets it.
 
 use fluxgate_http::{Origin, request_id};
-use fluxgate_tower::internals::{RequestHead, imitates_proxy_header, is_plain_name};
+use fluxgate_tower::internals::{RequestHead, are_alike, imitates_proxy_header, is_plain_name};
 use smallvec::SmallVec;
 
 use crate::admission::{Admitted, ReceivedRequest};
@@ -101,7 +101,7 @@ pub(crate) fn write_request<H: RequestHead>(
             HeaderKind::EndToEnd if !is_named(name) => {}
             _ => continue,
         }
-        if options.replaced_body.is_some() && disturbs_call(name) {
+        if options.replaced_body.is_some() && is_dropped_from_calls(name) {
             continue;
         }
         let is_spoofed = || {
@@ -119,9 +119,10 @@ pub(crate) fn write_request<H: RequestHead>(
             }
             once.push(name);
         }
-        match is_cookie {
-            true => write_cookies(out, head),
-            false => write_header(out, name, value),
+        if is_cookie {
+            write_cookies(out, head);
+        } else {
+            write_header(out, name, value);
         }
     }
     forwarded.write(head, scratch, |name, value| write_header(out, name, value));
@@ -147,22 +148,15 @@ pub(crate) fn write_request<H: RequestHead>(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Returns whether a header must not accompany a call to a language model: it asks for an
-/// answer in a form that cannot be counted, or servers that do not distinguish `_` and the like
-/// from `-` would take it for one that says how to read the body.
-fn disturbs_call(name: &str) -> bool {
+/// Returns whether a header is not forwarded with a call to a language model: it asks for an
+/// answer in a form that cannot be counted, or servers may take it for one that says how to read
+/// the body, although it is not.
+fn is_dropped_from_calls(name: &str) -> bool {
     const ANSWER: [&str; 3] = ["accept-encoding", "range", "if-range"];
     const BODY: [&str; 3] = ["content-type", "content-encoding", "content-length"];
-    let is_variant = |known: &str| {
-        let fold = |byte: u8| match byte {
-            b'a'..=b'z' | b'0'..=b'9' => byte,
-            b'A'..=b'Z' => byte.to_ascii_lowercase(),
-            _ => b'-',
-        };
-        name.bytes().map(fold).eq(known.bytes()) && !name.eq_ignore_ascii_case(known)
-    };
-    ANSWER.iter().any(|known| name.eq_ignore_ascii_case(known))
-        || BODY.iter().any(|known| is_variant(known))
+    let is_alike = |known: &&str| are_alike(known.as_bytes(), name.as_bytes());
+    ANSWER.iter().any(is_alike) || { BODY.iter() }
+        .any(|known| is_alike(known) && !name.eq_ignore_ascii_case(known))
 }
 
 /// Returns whether the gateway writes a header itself. First a cheap test: all their names
@@ -189,4 +183,34 @@ pub(crate) fn write_header(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_have_no_header_that_makes_them_or_their_answers_uncountable() {
+        for name in [
+            "Accept-Encoding",
+            "accept_encoding",
+            "-Range",
+            "If.Range",
+            "Content_Type",
+            "_content-length",
+            "content.encoding~",
+        ] {
+            assert!(is_dropped_from_calls(name), "{name}");
+        }
+        for name in [
+            "Content-Type",
+            "content-length",
+            "Content-Encoding",
+            "Content-Typ",
+            "Accept",
+            "Ranges",
+        ] {
+            assert!(!is_dropped_from_calls(name), "{name}");
+        }
+    }
 }

@@ -26,6 +26,12 @@ impl Filter {
         is_alike
     }
 
+    /// Returns whether this filter or its rules read the header of this name.
+    pub fn reads_header(&self, name: &str, rule_headers: &[Box<str>]) -> bool {
+        let mut names = self.read_headers(rule_headers);
+        names.any(|known| known.eq_ignore_ascii_case(name))
+    }
+
     /// Returns whether this filter or its rules read a header whose name is not
     /// [plain](is_plain_name). Only then may a header with a plain name be alike to one of them.
     pub fn reads_odd_headers(&self, rule_headers: &[Box<str>]) -> bool {
@@ -52,10 +58,7 @@ impl Filter {
     /// Removes all headers whose names servers may take for another, unless they are read by
     /// their exact names. Rules may read any header.
     pub(crate) fn remove_unread_headers(&self, headers: &mut HeaderMap, rule_headers: &[Box<str>]) {
-        remove_unread(headers, |name| {
-            self.read_headers(rule_headers)
-                .any(|known| known.eq_ignore_ascii_case(name))
-        });
+        remove_unread(headers, |name| self.reads_header(name, rule_headers));
     }
 
     /// Removes headers that are alike to one that is read.

@@ -4,6 +4,7 @@ use fluxgate_testkit::{RawUpstream, WireRequest};
 
 use super::{TRANSPORTS, client, config, ok_upstream};
 use crate::service::Service;
+use crate::support::Dir;
 
 const RULES: &str = "filters: { main: { rule_set: s, client_ip: 'header:X-Client-Addr', trusted_proxies: [10.0.0.0/8] } }
 rule_sets:
@@ -149,6 +150,53 @@ fn an_identity_that_connection_names_is_rejected() {
     for name in ["X-User-Id", "x-api-key", "X-Tenant-Id"] {
         let lines = format!("{name}: a\r\nConnection: close, {name}\r\n");
         assert_eq!(status(&service, lines), 400, "{name}");
+    }
+    assert_eq!(upstream.requests(), []);
+    let lines = "X-Other: a\r\nConnection: close, X-Other\r\n";
+    assert_eq!(status(&service, lines), 200);
+}
+
+/// The upstream would serve another request than the one that was routed and counted.
+#[test]
+fn no_header_that_is_read_may_be_dropped_by_connection() {
+    let upstream = ok_upstream();
+    let rest = "filters:
+  main:
+    rule_set: s
+    identity: { user: ['cookie:session', 'jwt:sub'], api_key: bearer }
+    attributes: { region: 'header:X-Region' }
+    client_ip: 'header:X-Client-Addr'
+    trusted_proxies: [10.0.0.0/8]
+    jwt: { from: 'header:X-Token', secret_file: secret }
+rule_sets:
+  s:
+    rules:
+      - { id: user, scope: per_user, cost: 'header:X-Cost', bands: [ { capacity: 99, window: 1h } ] }
+      - { id: plan, scope: global, match: { headers: { X-Plan: free } }, bands: [ { capacity: 99, window: 1h } ] }
+";
+    let upstream_address = upstream.address();
+    let config = format!(
+        "gateway:\n  routes:\n    - {{ id: beta, match: {{ headers: {{ X-Beta: '1' }} }}, \
+         upstreams: ['http://{upstream_address}'], filters: [] }}\n    - {{ id: all, \
+         upstreams: ['http://{upstream_address}'], filters: [main] }}\n{rest}"
+    );
+    let dir = Dir::new();
+    dir.write("secret", "0123456789abcdef0123456789abcdef");
+    let service = Service::start_in(dir, &["gateway"], &config);
+    for name in [
+        "Cookie",
+        "authorization",
+        "X-Region",
+        "X-Client-Addr",
+        "X-Token",
+        "X-Cost",
+        "X-Plan",
+        "x-beta",
+    ] {
+        for transport in TRANSPORTS {
+            let lines = format!("{name}: 1\r\nConnection: keep-alive, {name}\r\n{transport}");
+            assert_eq!(status(&service, lines), 400, "{name}");
+        }
     }
     assert_eq!(upstream.requests(), []);
     let lines = "X-Other: a\r\nConnection: close, X-Other\r\n";

@@ -96,3 +96,32 @@ fn the_upstream_receives_the_real_address() {
         );
     }
 }
+
+/// Some frameworks serve the path in these headers, which no rule has seen.
+#[test]
+fn not_even_a_trusted_proxy_replaces_the_target() {
+    let upstream = ok_upstream();
+    let service = start(upstream.address(), ", trusted_proxies: [\"127.0.0.0/8\"]");
+    let names = [
+        "X-Original-URL",
+        "x-rewrite-url",
+        "X_Original_URL",
+        "x.rewrite.url",
+    ];
+    for transport in super::TRANSPORTS {
+        let lines = names.map(|name| format!("{name}: /admin\r\n")).concat();
+        let mut client = client(&service);
+        client.send(format!(
+            "GET /x HTTP/1.1\r\nHost: a\r\nX-Forwarded-Prefix: /p\r\n{lines}{transport}\r\n"
+        ));
+        assert_eq!(client.read_answer().unwrap().status, 200);
+    }
+    let requests = upstream.requests();
+    assert_eq!(requests.len(), 2);
+    for request in requests {
+        assert_eq!(request.values("x-forwarded-prefix"), ["/p"]);
+        for name in names {
+            assert_eq!(request.values(&name.to_lowercase()), [""; 0], "{name}");
+        }
+    }
+}
