@@ -59,11 +59,11 @@ impl FileValue for TokensFile {
     type Value = Tokens;
     type Error = TokensError;
 
-    fn replaced(&self) -> &'static str {
+    fn replaced_message(&self) -> &'static str {
         "the tokens of the admin API have changed"
     }
 
-    fn kept(&self) -> &'static str {
+    fn kept_message(&self) -> &'static str {
         "the admin API keeps its tokens"
     }
 

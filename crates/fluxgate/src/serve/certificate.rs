@@ -115,7 +115,7 @@ impl FileValue for CertificateFiles {
     type Value = ServerConfig;
     type Error = CertificateError;
 
-    fn replaced(&self) -> &'static str {
+    fn replaced_message(&self) -> &'static str {
         match self.listener {
             Listener::Gateway => "the gateway uses a new certificate",
             Listener::Api => "the API uses a new certificate",
@@ -124,7 +124,7 @@ impl FileValue for CertificateFiles {
         }
     }
 
-    fn kept(&self) -> &'static str {
+    fn kept_message(&self) -> &'static str {
         match self.listener {
             Listener::Gateway => "the gateway keeps its certificate",
             Listener::Api => "the API keeps its certificate",

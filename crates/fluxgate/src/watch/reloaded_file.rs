@@ -9,23 +9,23 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::signals::next_signal;
 
-/// How often the files are read.
-const INTERVAL: Duration = Duration::from_secs(2);
+/// How often the files are read. A change is taken over when two successive reads agree.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The files, and how the value is built from them.
 pub(crate) trait FileValue: Clone + Send + 'static {
     /// The content of the files.
-    type Content: PartialEq + Send;
+    type Content: PartialEq + Send + Sync;
     /// The value.
     type Value;
     /// Why the files cannot be read or the value not be built.
     type Error: Display + Send;
 
     /// Returns what is logged when the value has been rebuilt.
-    fn replaced(&self) -> &'static str;
+    fn replaced_message(&self) -> &'static str;
 
     /// Returns what is logged when it could not be, and the old one stays.
-    fn kept(&self) -> &'static str;
+    fn kept_message(&self) -> &'static str;
 
     /// Reads the files.
     fn read(&self) -> Result<Self::Content, Self::Error>;
@@ -62,22 +62,22 @@ impl<S: FileValue> ReloadedFile<S> {
     /// logged once and changes nothing.
     pub(crate) async fn keep_current(&self) {
         let mut hangup = signal(SignalKind::hangup()).ok();
-        let mut logged = None;
+        let (mut logged, mut unconfirmed) = (None, None);
         loop {
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => {}
                 () = next_signal(&mut hangup) => logged = None,
             }
-            match self.reload().await {
+            match self.reload(&mut unconfirmed).await {
                 Ok(false) => {}
                 Ok(true) => {
                     logged = None;
-                    tracing::info!("{}", self.source.replaced());
+                    tracing::info!("{}", self.source.replaced_message());
                 }
                 Err(error) => {
                     let error = error.to_string();
                     if logged.as_ref() != Some(&error) {
-                        tracing::error!(%error, "{}", self.source.kept());
+                        tracing::error!(%error, "{}", self.source.kept_message());
                         logged = Some(error);
                     }
                 }
@@ -86,7 +86,12 @@ impl<S: FileValue> ReloadedFile<S> {
     }
 
     /// Reads the files; returns whether the value has changed.
-    async fn reload(&self) -> Result<bool, S::Error> {
+    ///
+    /// A writer may be in the middle of a file, and what is there may be valid all the same: a
+    /// certificate without its intermediates, or some of the tokens. So new content is
+    /// `unconfirmed` until the next read finds the same.
+    async fn reload(&self, unconfirmed: &mut Option<S::Content>) -> Result<bool, S::Error> {
+        let before = unconfirmed.take();
         let source = self.source.clone();
         // A hanging file system must not block signals, nor what else this thread does.
         let read = tokio::task::spawn_blocking(move || source.read()).await;
@@ -102,9 +107,96 @@ impl<S: FileValue> ReloadedFile<S> {
         if is_same {
             return Ok(false);
         }
-        let value = Arc::new(self.source.build(&content)?);
+        if before.as_ref() != Some(&content) {
+            *unconfirmed = Some(content);
+            return Ok(false);
+        }
+        let built = self.source.build(&content);
+        // If it is bad, it stays so: it need not be confirmed at every read.
+        let value = match built {
+            Ok(value) => Arc::new(value),
+            Err(error) => {
+                *unconfirmed = Some(content);
+                return Err(error);
+            }
+        };
         let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
         *last = (content, value);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A file with this content. The value is its length; `bad` cannot be used.
+    #[derive(Clone, Debug)]
+    struct File(Arc<Mutex<&'static str>>);
+
+    impl FileValue for File {
+        type Content = String;
+        type Value = usize;
+        type Error = &'static str;
+
+        fn replaced_message(&self) -> &'static str {
+            "replaced"
+        }
+
+        fn kept_message(&self) -> &'static str {
+            "kept"
+        }
+
+        fn read(&self) -> Result<String, &'static str> {
+            match *self.0.lock().unwrap() {
+                "missing" => Err("cannot be read"),
+                content => Ok(content.into()),
+            }
+        }
+
+        fn build(&self, content: &String) -> Result<usize, &'static str> {
+            if content == "bad" {
+                Err("bad content")
+            } else {
+                Ok(content.len())
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_is_taken_over_when_two_reads_agree() {
+        let file = File(Arc::new(Mutex::new("a")));
+        let reloaded = ReloadedFile::new(file.clone()).unwrap();
+        let mut unconfirmed = None;
+        for (content, expected, value) in [
+            ("a", Ok(false), 1),
+            // It is being written.
+            ("ab", Ok(false), 1),
+            ("abc", Ok(false), 1),
+            ("abc", Ok(true), 3),
+            ("abc", Ok(false), 3),
+            // It was written back.
+            ("abcd", Ok(false), 3),
+            ("abc", Ok(false), 3),
+            ("abcd", Ok(false), 3),
+            // Between the two reads it was replaced.
+            ("missing", Err("cannot be read"), 3),
+            ("abcd", Ok(false), 3),
+            ("abcd", Ok(true), 4),
+            ("bad", Ok(false), 4),
+            ("bad", Err("bad content"), 4),
+            ("bad", Err("bad content"), 4),
+            ("abcd", Ok(false), 4),
+        ] {
+            *file.0.lock().unwrap() = content;
+            let changed = reloaded.reload(&mut unconfirmed).await;
+            assert_eq!(
+                (changed, *reloaded.current()),
+                (expected, value),
+                "{content}"
+            );
+        }
     }
 }

@@ -11,7 +11,7 @@ const NUMBERS: &str = "
 admin ~ among 1,024 lines ~ fluxgate/src/telemetry/log/audit.rs ~ MAX_LINES: usize = 1024
 admin ~ wait, for up to 5 s ~ fluxgate/src/telemetry/log/audit.rs ~ MAX_WAIT: Duration = Duration::from_secs(5)
 admin ~ for up to 3 s until ~ fluxgate/src/telemetry/log/writer.rs ~ LAST_AUDIT_TIMEOUT: Duration = Duration::from_secs(3)
-admin ~ checked every 2 s ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(2)
+admin ~ read every second ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(1)
 api ~ up to 1,000 ~ fluxgate/src/api/check.rs ~ MAX_CHECKS: usize = 1_000
 api ~ Bodies are JSON of up to 64 KiB ~ fluxgate/src/api/body.rs ~ MAX_BYTES: usize = 64 * 1024
 api ~ within 10 s ~ fluxgate/src/api/body.rs ~ TIMEOUT: Duration = Duration::from_secs(10)
@@ -32,7 +32,7 @@ gateway ~ up to 30 s ~ fluxgate-gateway/src/upstream/health.rs ~ LONGEST_EJECTIO
 gateway ~ up to 256 idle ones ~ fluxgate-gateway/src/upstream/pool.rs ~ MAX_IDLE: usize = 256
 gateway ~ More than 16 of them ~ fluxgate-gateway/src/exchange.rs ~ MAX_INTERIM: usize = 16
 gateway ~ idle for 1 s ~ fluxgate-gateway/src/timeouts/timeout_stream.rs ~ PARK_AFTER: Duration = Duration::from_secs(1)
-gateway ~ checked every 2 s ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(2)
+gateway ~ read every second ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(1)
 gateway ~ no data has passed for 1 s ~ fluxgate-gateway/src/http_server/tunnel.rs ~ QUIET: Duration = Duration::from_secs(1)
 grpc ~ larger than 4 MiB ~ fluxgate/src/grpc/service.rs ~ MAX_CALL_BYTES: usize = 4 * 1024 * 1024
 grpc ~ at most 1,000 ~ fluxgate/src/grpc/request.rs ~ MAX_DESCRIPTORS: usize = 1_000
