@@ -42,11 +42,11 @@ impl WrongTokens {
         let network = network_of(peer);
         let mut addresses = self.lock();
         if addresses.len() >= MAX_ADDRESSES && !addresses.contains_key(&network) {
-            forget_one(&mut addresses);
+            forget_one(&mut addresses, now);
         }
         let attempts = addresses.entry(network).or_default();
         // Requests that were let in before the block began may still arrive.
-        if attempts.blocked_until.is_some_and(|until| until > now) {
+        if attempts.is_blocked(now) {
             return None;
         }
         attempts.times.retain(|time| *time + WINDOW > now);
@@ -66,6 +66,10 @@ impl WrongTokens {
 }
 
 impl Attempts {
+    fn is_blocked(&self, now: Duration) -> bool {
+        self.blocked_until.is_some_and(|until| until > now)
+    }
+
     /// Returns from when on it makes no difference.
     fn last_until(&self) -> Duration {
         let window = self.times.last().map(|last| *last + WINDOW);
@@ -74,10 +78,10 @@ impl Attempts {
 }
 
 /// Forgets the address that would be forgotten first, of a few; those that are blocked last.
-fn forget_one(addresses: &mut HashMap<IpAddr, Attempts>) {
+fn forget_one(addresses: &mut HashMap<IpAddr, Attempts>, now: Duration) {
     let candidates = addresses.iter().take(CANDIDATES);
-    let least = candidates
-        .min_by_key(|(_, attempts)| (attempts.blocked_until.is_some(), attempts.last_until()));
+    let least =
+        candidates.min_by_key(|(_, attempts)| (attempts.is_blocked(now), attempts.last_until()));
     if let Some(address) = least.map(|(address, _)| *address) {
         addresses.remove(&address);
     }
@@ -153,5 +157,23 @@ mod tests {
         }
         assert_eq!(tokens.lock().len(), MAX_ADDRESSES);
         assert!(tokens.blocked_for(peer, 2 * SECOND).is_some());
+    }
+
+    #[test]
+    fn a_block_that_has_ended_is_forgotten_before_recent_attempts() {
+        let tokens = WrongTokens::default();
+        let (blocked, recent) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        for _ in 0..10 {
+            tokens.record(blocked, SECOND);
+        }
+        tokens.record(recent, 70 * SECOND);
+        forget_one(&mut tokens.lock(), 70 * SECOND);
+        assert!(tokens.lock().contains_key(&recent));
+        // One that lasts is forgotten last.
+        for _ in 0..10 {
+            tokens.record(blocked, 70 * SECOND);
+        }
+        forget_one(&mut tokens.lock(), 70 * SECOND);
+        assert!(tokens.lock().contains_key(&blocked));
     }
 }
