@@ -106,6 +106,7 @@ mod reservation;
 mod rules;
 #[cfg(feature = "serde")]
 mod serde_impls;
+mod sha256_hex;
 mod shared_keyed;
 mod sip;
 pub mod store;
@@ -201,6 +202,7 @@ pub mod internals {
     #[cfg(feature = "yaml")]
     pub use crate::rules::values;
     pub use crate::rules::{ActiveRuleSet, RequestSource, RuleOptions};
+    pub use crate::sha256_hex::parse_sha256;
     #[cfg(feature = "yaml")]
     pub mod yaml {
         pub use crate::yaml::*;

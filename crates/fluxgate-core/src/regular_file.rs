@@ -1,4 +1,4 @@
-//! Regular files that are read whole, up to a size. Every crate reads its files here.
+//! Reads whole regular files up to a size. Every crate reads its files with this module.
 
 #[cfg(unix)]
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};

@@ -208,7 +208,7 @@ impl Cluster {
             tracing::info!(
                 mode = "cluster",
                 servers = servers.join(", "),
-                "the primaries of Redis"
+                "the primaries of the cluster were found"
             );
             state.logged = servers;
         }

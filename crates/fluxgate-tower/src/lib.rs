@@ -113,7 +113,7 @@ pub mod internals {
     #[cfg(feature = "jwt")]
     pub use crate::trust::client_config;
     #[cfg(any(feature = "jwt", feature = "remote-tls"))]
-    pub use crate::trust::{ClientCertificates, client_config_with};
+    pub use crate::trust::{ClientCertificates, certificates_in, client_config_with};
 }
 
 /// Compiles and runs the Rust code of the documents as doctests. This crate has all the

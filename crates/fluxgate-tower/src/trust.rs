@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
@@ -47,7 +47,8 @@ pub fn client_config_with(
                     "the client's key is no private key in PEM: {error}"
                 ))
             })?;
-            let config = config.with_client_auth_cert(certificates_in(chain)?, key);
+            let chain = certificates_in(chain).map_err(no_certificates)?;
+            let config = config.with_client_auth_cert(chain, key);
             config.map_err(failed)?
         }
     };
@@ -67,18 +68,25 @@ fn system_roots() -> Result<RootCertStore, TrustError> {
 
 fn roots_in(pem: &[u8]) -> Result<RootCertStore, TrustError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates_in(pem)? {
+    for certificate in certificates_in(pem).map_err(no_certificates)? {
         let added = roots.add(certificate);
         added.map_err(|error| TrustError(error.to_string()))?;
     }
     Ok(roots)
 }
 
-fn certificates_in(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TrustError> {
-    let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) => Err(TrustError("the file has no certificates in PEM".into())),
-        Err(error) => Err(TrustError(error.to_string())),
+/// Returns the certificates of a file in PEM.
+///
+/// # Errors
+/// If there are none, or the file is not PEM.
+pub fn certificates_in(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
+    if certificates.is_empty() {
+        return Err(pem::Error::NoItemsFound);
     }
+    Ok(certificates)
+}
+
+fn no_certificates(error: pem::Error) -> TrustError {
+    TrustError(format!("no certificates in PEM: {error}"))
 }

@@ -63,7 +63,7 @@ fn log_missing(name: &str, rules: &RuleSets, on_missing: OnMissingRuleSet, count
         target: "fluxgate",
         rule_set = name,
         did_you_mean = rules.nearest_name(name),
-        requests_are = effect,
+        requests = effect,
         "there is no such rule set"
     );
     if count == MAX_NAMES {

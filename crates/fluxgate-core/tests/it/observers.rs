@@ -129,7 +129,7 @@ fn decisions_are_tracing_events() {
         decided("DEBUG", "allowed", 0),
         decided("INFO", "denied", 0),
         "WARN message=there is no such rule set rule_set=\"missing\" \
-         requests_are=\"allowed\""
+         requests=\"allowed\""
             .into(),
     ];
     assert_eq!(log.lines(), expected);
@@ -150,9 +150,8 @@ fn a_limiter_without_observers_logs_each_missing_rule_set_once() {
         check("api-limit");
     }
     let missing = "WARN message=there is no such rule set";
-    let expected = format!(
-        "{missing} rule_set=\"api-limit\" did_you_mean=\"api-limits\" requests_are=\"denied\""
-    );
+    let expected =
+        format!("{missing} rule_set=\"api-limit\" did_you_mean=\"api-limits\" requests=\"denied\"");
     assert_eq!(log.lines(), [expected]);
     // The names may come from clients: neither the memory nor the log grows without bound.
     for name in 0..2_000 {

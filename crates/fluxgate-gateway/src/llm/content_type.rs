@@ -58,8 +58,7 @@ fn is_utf8_json(value: &[u8]) -> bool {
 
 /// Returns whether a text is a token of RFC 9110.
 fn is_token(text: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(is_allowed)
+    !text.is_empty() && text.bytes().all(fluxgate_http::is_token)
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(crate) struct KeptLease {
     /// Whether the keeper is about to ask, unless a request does so first.
     is_queued: bool,
     /// The units that the ask on its way wants and gives back, which are lost if it is.
-    at_stake: u32,
+    in_flight: u32,
     /// The units of asks without an answer, which may be out, and until when.
     lost: Option<(u32, u64)>,
     /// When the last ask was sent, and the units used since.
@@ -114,7 +114,7 @@ impl KeptLease {
             grants: SmallVec::new(),
             is_asking: false,
             is_queued: false,
-            at_stake: 0,
+            in_flight: 0,
             lost: None,
             asked_at: now,
             used_since: 0,
@@ -340,7 +340,7 @@ impl KeptLease {
     /// ask is lost, the units stay out until the grant ends.
     fn report(&mut self, want: u32, goes_back: impl Fn(&Held) -> bool, now: u64) -> Ask {
         let mut reports = SmallVec::new();
-        self.at_stake = want;
+        self.in_flight = want;
         for held in &mut self.grants {
             let returned = if goes_back(held) { held.left } else { 0 };
             if held.spent > 0 || returned > 0 {
@@ -350,7 +350,7 @@ impl KeptLease {
                     returned,
                 });
             }
-            self.at_stake += returned;
+            self.in_flight += returned;
             held.left -= returned;
             held.spent = 0;
         }
@@ -404,7 +404,7 @@ impl KeptLease {
         let until = self.asked_at + 2 * span;
         let before = self.lost.filter(|(_, until)| self.asked_at < *until);
         let before = before.map_or(0, |(units, _)| units);
-        self.lost = Some((before.saturating_add(self.at_stake), until));
+        self.lost = Some((before.saturating_add(self.in_flight), until));
     }
 
     /// Notes that units were used here.

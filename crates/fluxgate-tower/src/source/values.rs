@@ -161,7 +161,7 @@ pub(super) fn cookies<'a>(
     line.split(|byte| *byte == b';').filter_map(move |pair| {
         let at = pair.iter().position(|byte| *byte == b'=')?;
         let (key, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
-        if hides(value, name) {
+        if contains_cookie(value, name) {
             return Some(Err(BadRequest::HiddenCookie));
         }
         if key == name.as_bytes() {
@@ -176,7 +176,7 @@ pub(super) fn cookies<'a>(
 
 /// Returns whether the name of a cookie stands before a `=` in the value of another. Servers
 /// that separate cookies by white space or commas, or that know quoted strings, find it there.
-fn hides(value: &[u8], name: &str) -> bool {
+fn contains_cookie(value: &[u8], name: &str) -> bool {
     let mut parts = value.split(|byte| *byte == b'=');
     parts.next_back();
     parts.any(|part| ends_with_name(part, name))

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use fluxgate_core::internals::parse_sha256;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -121,12 +122,13 @@ impl Tokens {
         if tokens.is_empty() && faults.is_empty() {
             faults.push((1, "the file has no tokens"));
         }
-        match faults.is_empty() {
-            true => Ok(Self(tokens)),
-            false => Err(TokensError::Invalid {
+        if faults.is_empty() {
+            Ok(Self(tokens))
+        } else {
+            Err(TokensError::Invalid {
                 path: path.into(),
                 faults,
-            }),
+            })
         }
     }
 
@@ -155,23 +157,12 @@ fn parse_token(line: &str) -> Result<Token, &'static str> {
     }
     let role = Role::ALL.into_iter().find(|known| known.name() == role);
     let role = role.ok_or("the role must be viewer, operator or admin")?;
-    let sha256 = parse_hash(sha256).ok_or("the hash must be a SHA-256: 64 hexadecimal digits")?;
+    let sha256 = parse_sha256(sha256).ok_or("the hash must be a SHA-256: 64 hexadecimal digits")?;
     Ok(Token {
         name: name.into(),
         role,
         sha256,
     })
-}
-
-fn parse_hash(digits: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

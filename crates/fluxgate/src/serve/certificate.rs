@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fluxgate_http::Listener;
+use fluxgate_tower::internals::certificates_in;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -187,14 +188,10 @@ fn certificates(
     field: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    let chain = CertificateDer::pem_slice_iter(pem.as_bytes());
-    let why = match chain.collect::<Result<Vec<_>, _>>() {
-        Ok(chain) if !chain.is_empty() => return Ok(chain),
-        Ok(_) => "the file has none".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    let why = format!("no certificates in PEM: {why}");
-    Err(unusable(field, path, why))
+    certificates_in(pem.as_bytes()).map_err(|error| {
+        let why = format!("no certificates in PEM: {error}");
+        unusable(field, path, why)
+    })
 }
 
 fn unusable(field: &'static str, path: &Path, why: impl ToString) -> CertificateError {

@@ -9,6 +9,7 @@ use crate::network::IpNetwork;
 use crate::rules::fault::{FaultCollector, RuleFault, Step};
 use crate::rules::lists::{List, MAX_VALUES};
 use crate::rules::names::{MAX_NAME, is_set_name};
+use crate::sha256_hex::parse_sha256;
 
 /// Checks the names and the sizes of lists.
 pub(super) fn check(lists: &[List], faults: &mut FaultCollector<'_>) {
@@ -144,7 +145,7 @@ pub(super) fn stored_value(field: &Field, value: &str) -> Result<Box<[u8]>, Stri
         return Ok(value.as_bytes().into());
     }
     match value.strip_prefix(HASHED) {
-        Some(digits) => match parse_hash(digits) {
+        Some(digits) => match parse_sha256(digits) {
             Some(hash) => Ok(Box::new(hash)),
             None => Err(format!(
                 "an API key by its hash is `{HASHED}` and 64 hexadecimal digits; `{value}` is not"
@@ -161,16 +162,3 @@ pub(super) fn has_hashes(values: &[Box<str>]) -> bool {
 
 /// The start of an API key that is written as its hash.
 const HASHED: &str = "sha256:";
-
-fn parse_hash(digits: &str) -> Option<[u8; 32]> {
-    let mut hash = [0; 32];
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    if pairs.len() != hash.len() || !rest.is_empty() {
-        return None;
-    }
-    for (byte, pair) in hash.iter_mut().zip(pairs) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
-    }
-    Some(hash)
-}

@@ -1,4 +1,4 @@
-//! Calls of the admin API that were refused.
+//! Admin calls that failed authentication or authorization.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ pub(crate) enum AdminDenial {
     NoToken,
     /// Its token is unknown.
     WrongToken,
-    /// Its token has a lesser role.
+    /// The role of its token does not suffice.
     Role,
     /// Its address had sent too many wrong tokens.
     Blocked,
@@ -40,7 +40,7 @@ impl AdminDenials {
     }
 
     pub(super) fn render(&self, out: &mut Exposition) {
-        let help = "Calls of the admin API that were refused.";
+        let help = "Admin calls that failed authentication or authorization.";
         let mut family = out.family("fluxgate_admin_denied_total", Kind::Counter, help);
         for denial in AdminDenial::ALL {
             let count = self.0[denial as usize].load(Ordering::Relaxed);
