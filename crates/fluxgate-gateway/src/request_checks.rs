@@ -125,9 +125,10 @@ fn check_line(name: &str, value: &[u8]) -> Result<(), GatewayError> {
     if !name.bytes().all(is_token) {
         return ambiguous("the name of a header is not a token");
     }
-    match value.trim_ascii().len() < value.len() {
-        true => ambiguous("the value of a header begins or ends with white space"),
-        false => Ok(()),
+    if value.trim_ascii().len() < value.len() {
+        ambiguous("the value of a header begins or ends with white space")
+    } else {
+        Ok(())
     }
 }
 
@@ -146,9 +147,10 @@ fn read_host<'p>(parts: &'p Parts, line: Option<&'p HeaderValue>) -> Result<&'p 
             if is_http2 && line.is_some_and(differs) {
                 return ambiguous("Host and :authority differ");
             }
-            match is_host(authority) {
-                true => Ok(text),
-                false => ambiguous("Host is not a valid host and port"),
+            if is_host(authority) {
+                Ok(text)
+            } else {
+                ambiguous("Host is not a valid host and port")
             }
         }
         (None, Some(line)) => {

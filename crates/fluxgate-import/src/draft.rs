@@ -29,9 +29,10 @@ impl Draft {
     pub(super) fn drop_empty_sets(&mut self) {
         let sets = std::mem::take(&mut self.sets);
         for set in sets {
-            match set.rules.is_empty() {
-                true => self.remarks.extend(set.remarks),
-                false => self.sets.push(set),
+            if set.rules.is_empty() {
+                self.remarks.extend(set.remarks);
+            } else {
+                self.sets.push(set);
             }
         }
         self.remarks.sort_by_key(|remark| remark.line);

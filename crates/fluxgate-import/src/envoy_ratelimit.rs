@@ -195,9 +195,10 @@ impl<'d> Builder<'d> {
             rule.matches.attributes.extend(named);
         }
         if denies && !is_action {
-            let text = match rule.key.is_empty() {
-                true => "a call with a `hits_addend` of 1 passes once in 366 days",
-                false => "a call with a `hits_addend` of 1 passes once in 366 days for each value",
+            let text = if rule.key.is_empty() {
+                "a call with a `hits_addend` of 1 passes once in 366 days"
+            } else {
+                "a call with a `hits_addend` of 1 passes once in 366 days for each value"
             };
             rule.remarks.push(Remark::changed(descriptor.line, text));
         }

@@ -89,17 +89,19 @@ pub(super) fn network(text: &str) -> Option<IpNet> {
     let (address, _) = text.split_once('/').unwrap_or((text, ""));
     // `IpNet` alone accepts leading zeros, which some programs read as octal numbers.
     let address: IpAddr = address.parse().ok()?;
-    match text.contains('/') {
-        true => text.parse().ok().map(|network: IpNet| network.trunc()),
-        false => Some(address.into()),
+    if text.contains('/') {
+        text.parse().ok().map(|network: IpNet| network.trunc())
+    } else {
+        Some(address.into())
     }
 }
 
 /// Returns a network as text, or its only address.
 pub(super) fn network_text(network: &IpNet) -> String {
-    match network.prefix_len() == network.max_prefix_len() {
-        true => network.addr().to_string(),
-        false => network.to_string(),
+    if network.prefix_len() == network.max_prefix_len() {
+        network.addr().to_string()
+    } else {
+        network.to_string()
     }
 }
 

@@ -51,9 +51,10 @@ impl BodyScanner {
         let size = std::mem::take(&mut self.size);
         self.observed.add_usage(usage);
         if usage.completion().unwrap_or(0) == 0 {
-            match kept.is_empty() {
-                true => self.observed.add_unread(size, usage),
-                false => self.observed.add_body(&kept),
+            if kept.is_empty() {
+                self.observed.add_unread(size, usage);
+            } else {
+                self.observed.add_body(&kept);
             }
         }
         self.observed.end();

@@ -194,9 +194,10 @@ impl EventSplitter {
 
     /// Reads a line up to where it is known. Returns its field.
     fn start_line(&mut self, line: &[u8]) -> Field {
-        let line = match std::mem::replace(&mut self.began, true) {
-            true => line,
-            false => line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line),
+        let line = if std::mem::replace(&mut self.began, true) {
+            line
+        } else {
+            line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
         };
         let value = match line.strip_prefix(b"data") {
             Some([]) => &[],

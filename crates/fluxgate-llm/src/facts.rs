@@ -66,9 +66,10 @@ pub(crate) fn members_len(reader: &mut Reader<'_>, names: &[&str]) -> Result<u64
         return Ok(0);
     };
     while let Some(name) = members.next(reader)? {
-        match names.iter().any(|it| name.is(it)) {
-            true => len += text_len(reader)?,
-            false => reader.skip()?,
+        if names.iter().any(|it| name.is(it)) {
+            len += text_len(reader)?;
+        } else {
+            reader.skip()?;
         }
     }
     Ok(len)

@@ -24,9 +24,10 @@ pub fn llm_answer(bytes: &[u8]) {
     let [letter, size, answer @ ..] = bytes else {
         return;
     };
-    let format = match letter.is_ascii_uppercase() {
-        true => AnswerFormat::Json,
-        false => AnswerFormat::Events,
+    let format = if letter.is_ascii_uppercase() {
+        AnswerFormat::Json
+    } else {
+        AnswerFormat::Events
     };
     let body = br#"{"prompt":"abc","stream":true}"#;
     let request = Request::read(api(*letter), body, Reserve::default());

@@ -69,9 +69,10 @@ impl AnswerFormat {
         let media_type = content_type.unwrap_or_default();
         let media_type = media_type.split(|byte| *byte == b';').next();
         let media_type = media_type.unwrap_or_default().trim_ascii();
-        match media_type.eq_ignore_ascii_case(b"text/event-stream") {
-            true => Self::Events,
-            false => Self::Json,
+        if media_type.eq_ignore_ascii_case(b"text/event-stream") {
+            Self::Events
+        } else {
+            Self::Json
         }
     }
 }

@@ -148,9 +148,10 @@ impl Observed {
         }
         let seen = self.seen.max(self.repeated).max(self.done);
         let seen = seen.tokens(request.reserve());
-        match request.runs_in_background() {
-            true => seen.max(request.completion_tokens()),
-            false => seen,
+        if request.runs_in_background() {
+            seen.max(request.completion_tokens())
+        } else {
+            seen
         }
     }
 

@@ -239,9 +239,10 @@ impl<'a> Reader<'a> {
         while let Some(b'0'..=b'9') = self.text.get(self.at) {
             self.at += 1;
         }
-        match self.at > start {
-            true => Ok(()),
-            false => Err(self.expected("a digit")),
+        if self.at > start {
+            Ok(())
+        } else {
+            Err(self.expected("a digit"))
         }
     }
 
@@ -273,9 +274,10 @@ impl Members {
         }
         let name = reader.string()?;
         reader.peek();
-        match reader.accept(b':') {
-            true => Ok(Some(name)),
-            false => Err(reader.expected("a colon")),
+        if reader.accept(b':') {
+            Ok(Some(name))
+        } else {
+            Err(reader.expected("a colon"))
         }
     }
 }

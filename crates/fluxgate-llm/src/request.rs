@@ -185,9 +185,10 @@ impl Request {
     pub fn rewrite(&self, body: &[u8]) -> Option<Vec<u8>> {
         let mut edits = self.max_tokens_edits();
         edits.extend(self.usage_edit());
-        match edits.is_empty() {
-            true => None,
-            false => Some(apply(body, edits)),
+        if edits.is_empty() {
+            None
+        } else {
+            Some(apply(body, edits))
         }
     }
 

@@ -61,12 +61,11 @@ impl StreamScanner {
         while let Some(end) = self.splitter.next(chunk, from) {
             let is_usage_only = observe(&mut self.observed, self.splitter.data());
             self.was_removed = is_usage_only && self.removes_usage && !self.is_released;
-            match self.was_removed {
-                true => {
-                    self.held.clear();
-                    output.remove(start, end);
-                }
-                false => output.put_before(std::mem::take(&mut self.held)),
+            if self.was_removed {
+                self.held.clear();
+                output.remove(start, end);
+            } else {
+                output.put_before(std::mem::take(&mut self.held));
             }
             self.is_released = false;
             (start, from) = (end, end);
@@ -81,9 +80,10 @@ impl StreamScanner {
     /// are left to pass on.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
-        match observe(&mut self.observed, self.splitter.finish()) {
-            true => Vec::new(),
-            false => held,
+        if observe(&mut self.observed, self.splitter.finish()) {
+            Vec::new()
+        } else {
+            held
         }
     }
 

@@ -137,9 +137,10 @@ pub(crate) async fn serve(request: Request) -> Response {
     };
     let headers = request.headers();
     let is_known = contains(headers, IF_NONE_MATCH.as_str(), file.etag.as_bytes());
-    let mut response = match is_known {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => Response::new(Body::empty()),
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Response::new(Body::empty())
     };
     let answer = response.headers_mut();
     if !is_known {
@@ -157,9 +158,10 @@ pub(crate) async fn serve(request: Request) -> Response {
         if takes_gzip {
             answer.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        *response.body_mut() = match takes_gzip {
-            true => Body::from(file.compressed.clone()),
-            false => Body::from(file.plain),
+        *response.body_mut() = if takes_gzip {
+            Body::from(file.compressed.clone())
+        } else {
+            Body::from(file.plain)
         };
     }
     response
@@ -194,9 +196,10 @@ mod tests {
         fn add(dir: &std::path::Path, root: &std::path::Path, found: &mut Vec<String>) {
             for entry in std::fs::read_dir(dir).unwrap() {
                 let path = entry.unwrap().path();
-                match path.is_dir() {
-                    true => add(&path, root, found),
-                    false => found.push(path.strip_prefix(root).unwrap().display().to_string()),
+                if path.is_dir() {
+                    add(&path, root, found);
+                } else {
+                    found.push(path.strip_prefix(root).unwrap().display().to_string());
                 }
             }
         }

@@ -184,9 +184,10 @@ impl Engine {
     }
 
     fn ready(&self) -> Result<&Limiter<DynStore>, EngineError> {
-        match self.has_rules() {
-            true => Ok(&self.limiter),
-            false => Err(EngineError::NotReady),
+        if self.has_rules() {
+            Ok(&self.limiter)
+        } else {
+            Err(EngineError::NotReady)
         }
     }
 
@@ -396,9 +397,10 @@ impl Engine {
 
     /// Returns the key of a limit that comes with the call, as logs may name it.
     pub(crate) fn ad_hoc_key_in_logs(&self, subject: &AdHocKey) -> String {
-        match self.telemetry.names_identities() {
-            true => subject.describe(),
-            false => REDACTED.into(),
+        if self.telemetry.names_identities() {
+            subject.describe()
+        } else {
+            REDACTED.into()
         }
     }
 

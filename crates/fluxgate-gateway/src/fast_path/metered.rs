@@ -49,9 +49,12 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
         if matches!(framing, Framing::Length(length) if length > LONG) && input.len() < LONG_READ {
             input.resize(LONG_READ, 0);
         }
-        let write = |content: &[u8], out: &mut Vec<u8>| match is_chunked {
-            true => write_chunk(content, out),
-            false => out.extend_from_slice(content),
+        let write = |content: &[u8], out: &mut Vec<u8>| {
+            if is_chunked {
+                write_chunk(content, out);
+            } else {
+                out.extend_from_slice(content);
+            }
         };
         let mut scratch = Vec::new();
         let mut is_closed = false;

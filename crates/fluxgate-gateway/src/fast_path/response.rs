@@ -122,9 +122,10 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
                 _ => return BodyEnd::Early,
             }
         }
-        match count < here {
-            true => BodyEnd::Surplus,
-            false => BodyEnd::Complete,
+        if count < here {
+            BodyEnd::Surplus
+        } else {
+            BodyEnd::Complete
         }
     }
 
@@ -152,9 +153,10 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
                 return BodyEnd::Early;
             }
             if decoder.has_ended() {
-                return match read < bytes.len() {
-                    true => BodyEnd::Surplus,
-                    false => BodyEnd::Complete,
+                return if read < bytes.len() {
+                    BodyEnd::Surplus
+                } else {
+                    BodyEnd::Complete
                 };
             }
             out.clear();
@@ -183,9 +185,10 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
                 None => return BodyEnd::Early,
             }
         }
-        match self.client.send(b"0\r\n\r\n").await {
-            true => BodyEnd::Complete,
-            false => BodyEnd::Early,
+        if self.client.send(b"0\r\n\r\n").await {
+            BodyEnd::Complete
+        } else {
+            BodyEnd::Early
         }
     }
 

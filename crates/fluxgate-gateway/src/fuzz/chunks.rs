@@ -18,9 +18,10 @@ pub fn chunks(bytes: &[u8]) {
         has_ended,
         decode_slowly(bytes) == Some((content.clone(), length))
     );
-    match has_ended {
-        true => assert_eq!(decode(&bytes[..length], 1), Some((content, length, true))),
-        false => assert_eq!(length, bytes.len(), "it stopped early"),
+    if has_ended {
+        assert_eq!(decode(&bytes[..length], 1), Some((content, length, true)));
+    } else {
+        assert_eq!(length, bytes.len(), "it stopped early");
     }
 }
 

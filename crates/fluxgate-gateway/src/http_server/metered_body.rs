@@ -40,9 +40,10 @@ impl MeteredBody {
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
-        match self.removes_events {
-            true => SizeHint::default(),
-            false => self.reader.size_hint(),
+        if self.removes_events {
+            SizeHint::default()
+        } else {
+            self.reader.size_hint()
         }
     }
 

@@ -42,9 +42,10 @@ impl ResponseBody {
     }
 
     pub(super) fn upstream(reader: BodyReader) -> Self {
-        match reader.has_ended() {
-            true => Self::whole(Bytes::new()),
-            false => Self::new(Kind::Upstream(Box::new(reader))),
+        if reader.has_ended() {
+            Self::whole(Bytes::new())
+        } else {
+            Self::new(Kind::Upstream(Box::new(reader)))
         }
     }
 

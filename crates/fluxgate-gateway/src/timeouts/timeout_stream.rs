@@ -119,9 +119,10 @@ impl<S> TimeoutStream<S> {
             self.reading.clear();
             self.state.expire();
         }
-        let timeout = match self.in_head || self.goaway_sent {
-            true => self.timeouts.headers,
-            false => idle_after_parking(&self.timeouts),
+        let timeout = if self.in_head || self.goaway_sent {
+            self.timeouts.headers
+        } else {
+            idle_after_parking(&self.timeouts)
         };
         if !self.is_http2 && !self.in_head && !self.park_delay_passed {
             ready!(self.reading.poll_after(cx, park_after(&self.timeouts)));

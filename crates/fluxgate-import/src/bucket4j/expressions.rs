@@ -70,9 +70,10 @@ pub(super) fn condition(text: &str, negate: bool) -> Option<Condition> {
     let is_path = matches!(left, "getRequestURI()" | "getServletPath()");
     if is_path {
         let pattern = path_patterns::literal(&quoted(right)?)?;
-        return Some(match is_equal {
-            true => Condition::Path(pattern),
-            false => Condition::NotPath(pattern),
+        return Some(if is_equal {
+            Condition::Path(pattern)
+        } else {
+            Condition::NotPath(pattern)
         });
     }
     let name = header(left)?;

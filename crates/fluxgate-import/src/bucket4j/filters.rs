@@ -277,20 +277,18 @@ impl Reader<'_> {
         };
         let condition = expressions::condition(text, negate);
         let added = condition.map(|it| it.add_to(&mut rule.matches));
-        match added == Some(Added::Both) {
-            true => true,
-            // Without the condition, the limit applies to more requests.
-            _ if negate => {
-                let text = format!("`{shown}: {text}`: the limit applies to all requests");
-                rule.remarks.push(Remark::lost(fields.line(name), text));
-                true
-            }
-            _ => {
-                let text = format!("the rate limit with `{shown}: {text}`");
-                self.remarks.push(Remark::lost(fields.line(name), text));
-                false
-            }
+        if added == Some(Added::Both) {
+            return true;
         }
+        if negate {
+            // Without the condition, the limit applies to more requests.
+            let text = format!("`{shown}: {text}`: the limit applies to all requests");
+            rule.remarks.push(Remark::lost(fields.line(name), text));
+        } else {
+            let text = format!("the rate limit with `{shown}: {text}`");
+            self.remarks.push(Remark::lost(fields.line(name), text));
+        }
+        negate
     }
 
     /// Reads the predicates, each a mapping from a name to its argument.

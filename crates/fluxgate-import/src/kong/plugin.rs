@@ -107,9 +107,10 @@ impl Settings {
         let known = if is_advanced { &ADVANCED[..] } else { &BASIC };
         let identifier = identifier(&fields, limit_by, plugin, remarks, faults)?;
         let mut own = Vec::new();
-        let (algorithm, bands) = match is_advanced {
-            true => advanced_bands(&fields, &mut own, faults),
-            false => (Algorithm::FixedWindow, bands(&fields, &mut own, faults)),
+        let (algorithm, bands) = if is_advanced {
+            advanced_bands(&fields, &mut own, faults)
+        } else {
+            (Algorithm::FixedWindow, bands(&fields, &mut own, faults))
         };
         if bands.is_empty() {
             if faults.count() == 0 {

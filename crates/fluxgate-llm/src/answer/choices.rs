@@ -90,9 +90,10 @@ fn tool_calls_len(reader: &mut Reader<'_>) -> Result<u64, JsonFault> {
             continue;
         };
         while let Some(name) = members.next(reader)? {
-            match name.is("function") || name.is("custom") {
-                true => len += members_len(reader, &["name", "arguments", "input"])?,
-                false => reader.skip()?,
+            if name.is("function") || name.is("custom") {
+                len += members_len(reader, &["name", "arguments", "input"])?;
+            } else {
+                reader.skip()?;
             }
         }
     }

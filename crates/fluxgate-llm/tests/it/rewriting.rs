@@ -244,9 +244,10 @@ proptest! {
         if body.get("max_tokens") == Some(&Value::Null) && body.get("max_completion_tokens") == Some(&Value::Null) {
             body.remove("max_completion_tokens");
         }
-        let text = match pretty {
-            true => serde_json::to_string_pretty(&body).unwrap(),
-            false => serde_json::to_string(&body).unwrap(),
+        let text = if pretty {
+            serde_json::to_string_pretty(&body).unwrap()
+        } else {
+            serde_json::to_string(&body).unwrap()
         };
         let mut request = try_read(api, &text).unwrap();
         if let Some(clamp) = clamp {

@@ -77,9 +77,10 @@ fn model(events: &[Event]) -> (u64, u64) {
     let text_follows = events[last + 1..]
         .iter()
         .any(|event| event.texts.iter().any(|len| *len > 0));
-    match text_follows {
-        true => (prompt, reported.max(seen)),
-        false => (prompt, reported),
+    if text_follows {
+        (prompt, reported.max(seen))
+    } else {
+        (prompt, reported)
     }
 }
 
@@ -98,9 +99,10 @@ proptest! {
         let request = read(Api::ChatCompletions, &body.to_string());
         let (mut stream, mut expected) = (String::new(), String::new());
         for event in &events {
-            let data = match pretty {
-                true => format!("{:#}", event.data),
-                false => event.data.to_string(),
+            let data = if pretty {
+                format!("{:#}", event.data)
+            } else {
+                event.data.to_string()
             };
             let lines = data.lines().map(|line| format!("data: {line}{line_end}"));
             let event_text = format!("{}{line_end}", lines.collect::<String>());

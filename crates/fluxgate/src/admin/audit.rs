@@ -67,9 +67,10 @@ impl Admin {
     ) {
         let origin = Origin::with_headers(Listener::Api, headers);
         let RequestIds { request_id, trace } = RequestIds::from(&origin);
-        let (outcome, message) = match change.is_uncertain {
-            true => (Some("unknown"), "perhaps changed"),
-            false => (None, "changed"),
+        let (outcome, message) = if change.is_uncertain {
+            (Some("unknown"), "perhaps changed")
+        } else {
+            (None, "changed")
         };
         place.write(|| {
             tracing::info!(

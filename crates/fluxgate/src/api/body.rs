@@ -79,14 +79,16 @@ where
             continue;
         };
         check_size(max_bytes, first.len() + rest.len() + data.len())?;
-        match first.is_empty() {
-            true => first = data,
-            false => rest.extend_from_slice(&data),
+        if first.is_empty() {
+            first = data;
+        } else {
+            rest.extend_from_slice(&data);
         }
     }
-    Ok(match rest.is_empty() {
-        true => first,
-        false => [&first[..], &rest].concat().into(),
+    Ok(if rest.is_empty() {
+        first
+    } else {
+        [&first[..], &rest].concat().into()
     })
 }
 

@@ -60,12 +60,11 @@ pub(super) async fn check(
     let body = body::read(&head.headers, body).await?;
     let check: CheckRequest<'_> = body::parse(&body)?;
     let decision = check.decide(&api, &origin).await?;
-    let (status, content_type, form) = match options.status {
-        true if !decision.allowed() => {
-            let status = options.failed_closed.status_for(&decision);
-            (status, PROBLEM_JSON, Form::Problem(status))
-        }
-        _ => (StatusCode::OK, JSON, Form::Decision),
+    let (status, content_type, form) = if options.status && !decision.allowed() {
+        let status = options.failed_closed.status_for(&decision);
+        (status, PROBLEM_JSON, Form::Problem(status))
+    } else {
+        (StatusCode::OK, JSON, Form::Decision)
     };
     let mut json = Vec::with_capacity(512);
     write_decision(&mut json, &decision, form);

@@ -114,9 +114,10 @@ pub(super) async fn consume(
 impl Consumed {
     fn write(&self, json: &mut Vec<u8>) {
         let mut json = JsonWriter(json);
-        json.text(match self.allowed {
-            true => "{\"allowed\":true,\"retry_after_ms\":",
-            false => "{\"allowed\":false,\"retry_after_ms\":",
+        json.text(if self.allowed {
+            "{\"allowed\":true,\"retry_after_ms\":"
+        } else {
+            "{\"allowed\":false,\"retry_after_ms\":"
         });
         let wait = self.retry_after.after();
         json.number_or_null(wait.map(|wait| wait.ceil_millis()));

@@ -103,9 +103,10 @@ impl Api {
         let rules = rules.as_ref().zip(filter.rule_set_name());
         let rules = rules.and_then(|(rules, name)| rules.get(name));
         let names = rules.map_or(&[][..], |set| set.header_names());
-        match filter.has_alike_header(head, names) {
-            true => Err(ambiguous(BadRequest::AlikeHeader)),
-            false => Ok(()),
+        if filter.has_alike_header(head, names) {
+            Err(ambiguous(BadRequest::AlikeHeader))
+        } else {
+            Ok(())
         }
     }
 }

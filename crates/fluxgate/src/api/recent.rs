@@ -63,14 +63,20 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool)
     let set: Option<&RuleSet> = set.map(AsRef::as_ref);
     put("t", Some(json!(request.at.as_micros() as u64)));
     put("rule_set", text(&request.rule_set));
-    let ip = request.ip.map(|ip| match is_named {
-        true => ip,
-        false => names.address(ip, set.map_or(64, RuleSet::ipv6_prefix)),
+    let ip = request.ip.map(|ip| {
+        if is_named {
+            ip
+        } else {
+            names.address(ip, set.map_or(64, RuleSet::ipv6_prefix))
+        }
     });
     put("ip", ip.map(|ip| ip.to_string().into()));
-    let user = request.user.as_ref().map(|user| match is_named {
-        true => user.clone(),
-        false => names.name(user.as_bytes()),
+    let user = request.user.as_ref().map(|user| {
+        if is_named {
+            user.clone()
+        } else {
+            names.name(user.as_bytes())
+        }
     });
     put("user", user.map(Value::from));
     let api_key = request.api_key.as_ref();
@@ -94,9 +100,10 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool)
             let is_shown = |set: &RuleSet| {
                 set.rules().iter().any(|rule| rule.reads(&part)) && !counts_by(set, &part)
             };
-            let value = match is_named || set.is_some_and(is_shown) {
-                true => value.clone(),
-                false => names.name(value.as_bytes()),
+            let value = if is_named || set.is_some_and(is_shown) {
+                value.clone()
+            } else {
+                names.name(value.as_bytes())
             };
             (name.clone(), Value::from(value))
         });

@@ -79,9 +79,10 @@ pub(super) async fn top(
     let top = telemetry.top(by, window, count, |rule| names.contains_key(&rule));
     let entries = top.entries.iter().filter_map(|entry| {
         let (rule_set, rule) = names.get(&entry.rule)?;
-        let identity = match api.admin.hides_identities {
-            true => Pseudonyms::of_process().name(&entry.identity),
-            false => entry.describe(),
+        let identity = if api.admin.hides_identities {
+            Pseudonyms::of_process().name(&entry.identity)
+        } else {
+            entry.describe()
         };
         Some(json!({
             "rule_set": rule_set,

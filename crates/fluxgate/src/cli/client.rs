@@ -87,9 +87,10 @@ impl Target {
 
     fn describe(&self) -> String {
         let identity = self.identity.join(", ");
-        match identity.is_empty() {
-            true => self.rule.clone(),
-            false => format!("{} of {identity}", self.rule),
+        if identity.is_empty() {
+            self.rule.clone()
+        } else {
+            format!("{} of {identity}", self.rule)
         }
     }
 }
@@ -122,9 +123,10 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     let server = arguments.server.server()?;
     let decision = run(server.call(Method::POST, "/v1/check", Some(request)))?;
     print(&format!("{decision}\n"))?;
-    match decision["allowed"] == true {
-        true => Ok(()),
-        false => Err(Failure::new(Exit::Denied, "denied")),
+    if decision["allowed"] == true {
+        Ok(())
+    } else {
+        Err(Failure::new(Exit::Denied, "denied"))
     }
 }
 

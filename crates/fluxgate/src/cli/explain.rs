@@ -183,9 +183,10 @@ fn write_band(f: &mut fmt::Formatter<'_>, band: &BandExplanation) -> fmt::Result
     let BandExplanation { before, after, .. } = band;
     let (id, limit) = (before.band.id(), before.band.capacity());
     write!(f, "  band {id}: {} of {limit} left", before.remaining)?;
-    match band.denies {
-        true => write!(f, ", denies")?,
-        false => write!(f, ", {} after it", after.remaining)?,
+    if band.denies {
+        write!(f, ", denies")?;
+    } else {
+        write!(f, ", {} after it", after.remaining)?;
     }
     match after.reset_after {
         Duration::ZERO => writeln!(f),

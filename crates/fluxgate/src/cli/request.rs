@@ -24,11 +24,12 @@ pub(super) fn read_request(argument: &str) -> Result<Vec<u8>, Failure> {
     };
     let text =
         text.map_err(|error: io::Error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
-    match text.len() as u64 > MAX_REQUEST_BYTES {
-        true => Err(Failure::new(
+    if text.len() as u64 > MAX_REQUEST_BYTES {
+        Err(Failure::new(
             Exit::Data,
             format!("--request: {name} is larger than {MAX_REQUEST_BYTES} bytes"),
-        )),
-        false => Ok(text),
+        ))
+    } else {
+        Ok(text)
     }
 }

@@ -101,9 +101,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (Some(path), Some(file)) => {
             let labels = ReportLabels {
                 rules: &file_name(&arguments.rules),
-                input: &match is_standard(&arguments.input) {
-                    true => "standard input".into(),
-                    false => file_name(&arguments.input),
+                input: &if is_standard(&arguments.input) {
+                    "standard input".into()
+                } else {
+                    file_name(&arguments.input)
                 },
                 old_rules: &arguments
                     .against

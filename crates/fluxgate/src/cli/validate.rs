@@ -20,15 +20,14 @@ pub(super) fn validate(path: &Path, strict: bool) -> Result<(), Failure> {
         }
     } else {
         let raw = RawConfig::read(path)?;
-        match raw.is_rule_file() {
-            true => {
-                let rules = raw.check_rules()?;
-                Validated {
-                    summary: count(&rules),
-                    warnings: raw.rule_warnings(&rules, &Deployment::default()),
-                }
+        if raw.is_rule_file() {
+            let rules = raw.check_rules()?;
+            Validated {
+                summary: count(&rules),
+                warnings: raw.rule_warnings(&rules, &Deployment::default()),
             }
-            false => validate_config(path, &raw, &raw.check()?)?,
+        } else {
+            validate_config(path, &raw, &raw.check()?)?
         }
     };
     for warning in &warnings {

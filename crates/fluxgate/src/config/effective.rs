@@ -56,9 +56,10 @@ fn effective(raw: &RawConfig, config: &Config) -> Node {
 fn comment(text: &str) -> String {
     let mut line = String::from("# ");
     for char in text.chars() {
-        match writer::is_printable(char) {
-            true => line.push(char),
-            false => line.extend(char.escape_unicode()),
+        if writer::is_printable(char) {
+            line.push(char);
+        } else {
+            line.extend(char.escape_unicode());
         }
     }
     line + "\n"

@@ -78,12 +78,13 @@ impl Listen {
                 let is_same = read[index_of_other]
                     .as_ref()
                     .is_some_and(|it| it.address == address);
-                let fault = match is_same {
-                    true => format!("`{name}` has the same address as `{other}`"),
-                    false => format!(
+                let fault = if is_same {
+                    format!("`{name}` has the same address as `{other}`")
+                } else {
+                    format!(
                         "`{name}` has the same port as `{other}`, and one of them listens on \
                          every address"
-                    ),
+                    )
                 };
                 faults.add(at.position, fault);
             }

@@ -55,9 +55,10 @@ impl Overrides {
         for flag in flags {
             let flag = flag.as_ref();
             let (path, value) = flag.split_once('=').unwrap_or((flag, ""));
-            let assignment = match flag.contains('=') {
-                true => check_path(path.split('.').map(Into::into).collect()),
-                false => Err("must be PATH=VALUE, such as store.redis.deadline=20ms".into()),
+            let assignment = if flag.contains('=') {
+                check_path(path.split('.').map(Into::into).collect())
+            } else {
+                Err("must be PATH=VALUE, such as store.redis.deadline=20ms".into())
             };
             self.0.push(Override {
                 source: OverrideSource::Flag(path.into()),

@@ -70,9 +70,12 @@ impl Telemetry {
         let level = level.and_then(|node| node.one_of("`level`", &Level::NAMES, faults));
         let otlp = otlp.and_then(|node| {
             let url = HttpUrl::parse(node.text("`otlp`", faults)?);
-            let url = url.and_then(|url| match url.is_secure() {
-                true => Err(NO_HTTPS.into()),
-                false => Ok(url),
+            let url = url.and_then(|url| {
+                if url.is_secure() {
+                    Err(NO_HTTPS.into())
+                } else {
+                    Ok(url)
+                }
             });
             url.map_err(|why| faults.add(node.position, format!("`otlp` {why}")))
                 .ok()

@@ -12,9 +12,10 @@ pub(super) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let text = match text.starts_with('/') {
-        true => text.to_owned(),
-        false => format!("/{text}"),
+    let text = if text.starts_with('/') {
+        text.to_owned()
+    } else {
+        format!("/{text}")
     };
     let path = RequestPath::read(&text);
     fluxgate_gateway::fuzz::target(&text, path.as_ref().ok());
@@ -79,9 +80,12 @@ fn slow_normal_form(path: &str) -> Option<String> {
 
 /// Checks that every spelling of a normal form has that normal form.
 fn check_spellings(normal: &str) {
-    let escaped = |byte: &u8, of: fn(&u8) -> bool| match of(byte) {
-        true => format!("%{byte:02x}"),
-        false => char::from(*byte).to_string(),
+    let escaped = |byte: &u8, of: fn(&u8) -> bool| {
+        if of(byte) {
+            format!("%{byte:02x}")
+        } else {
+            char::from(*byte).to_string()
+        }
     };
     let bytes = normal.as_bytes();
     let all: String = bytes[1..].iter().map(|it| escaped(it, |_| true)).collect();
@@ -145,9 +149,10 @@ fn check_rules(path: &RequestPath<'_>) {
         assert_eq!(evaluate(&rule, included), ["allowed", "denied"], "{path:?}");
     }
     // Excluded only if both forms match.
-    let (spelled, excepted) = match matches_both {
-        true => ("skipped", "no rule"),
-        false => ("allowed", "allowed"),
+    let (spelled, excepted) = if matches_both {
+        ("skipped", "no rule")
+    } else {
+        ("allowed", "allowed")
     };
     let excluded = Filter::default().exclude(set.clone());
     assert_eq!(evaluate("scope: global", excluded), [spelled, "skipped"]);

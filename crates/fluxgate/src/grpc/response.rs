@@ -20,10 +20,7 @@ impl RateLimitResponse {
 }
 
 fn code(allowed: bool) -> Code {
-    match allowed {
-        true => Code::Ok,
-        false => Code::OverLimit,
-    }
+    if allowed { Code::Ok } else { Code::OverLimit }
 }
 
 fn status(decision: &Decision) -> DescriptorStatus {

@@ -14,12 +14,13 @@ pub(super) fn log_changes(changes: &[RuleChange], names_identities: bool) {
         let (kind, fields) = parts(&change.kind);
         let fields: Vec<_> = fields
             .iter()
-            .map(
-                |field| match field.field == OVERRIDES && !names_identities {
-                    true => format!("{OVERRIDES} changed"),
-                    false => field.to_string(),
-                },
-            )
+            .map(|field| {
+                if field.field == OVERRIDES && !names_identities {
+                    format!("{OVERRIDES} changed")
+                } else {
+                    field.to_string()
+                }
+            })
             .collect();
         tracing::info!(
             rule_set = change.rule_set,

@@ -117,12 +117,13 @@ impl RuleDir {
         reading.warnings.extend(ignored);
         let missing = self.deployment.missing_rule_sets(&reading.rules, &path);
         reading.warnings.extend(missing);
-        match reading.wrong.is_empty() {
-            true => Ok(Compiled {
+        if reading.wrong.is_empty() {
+            Ok(Compiled {
                 rules: reading.rules,
                 warnings: reading.warnings,
-            }),
-            false => Err(ReloadError::Invalid(reading.wrong)),
+            })
+        } else {
+            Err(ReloadError::Invalid(reading.wrong))
         }
     }
 }

@@ -90,9 +90,10 @@ impl RedisRules {
         }
         let source = "the stored rules";
         warnings.extend(self.deployment.missing_rule_sets(&rules, source));
-        match wrong.is_empty() {
-            true => Ok(Compiled { rules, warnings }),
-            false => Err(ReloadError::Invalid(wrong)),
+        if wrong.is_empty() {
+            Ok(Compiled { rules, warnings })
+        } else {
+            Err(ReloadError::Invalid(wrong))
         }
     }
 }

@@ -48,13 +48,12 @@ impl<'a> Check<'a> {
 
     pub(super) async fn decide(&self, engine: &Engine) -> Result<Decision, EngineError> {
         let origin = Origin::of(Listener::Resp);
-        match self.peek {
-            true => engine.peek(self.rule_set, &self.context).await,
-            false => {
-                engine
-                    .check(self.rule_set, &self.context, true, &origin)
-                    .await
-            }
+        if self.peek {
+            engine.peek(self.rule_set, &self.context).await
+        } else {
+            engine
+                .check(self.rule_set, &self.context, true, &origin)
+                .await
         }
     }
 }

@@ -21,11 +21,12 @@ pub(super) fn auth(arguments: &[&[u8]]) -> Result<(), CommandError> {
 }
 
 fn login(username: &[u8]) -> Result<(), CommandError> {
-    match username == DEFAULT_USER {
-        true => Ok(()),
-        false => Err(CommandError::new(
+    if username == DEFAULT_USER {
+        Ok(())
+    } else {
+        Err(CommandError::new(
             "WRONGPASS invalid username-password pair or user is disabled.",
-        )),
+        ))
     }
 }
 

@@ -62,9 +62,10 @@ impl<'a> PendingDecisions<'a> {
                     }
                 }
             }
-            match all_ready {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+            if all_ready {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
             }
         })
         .await;

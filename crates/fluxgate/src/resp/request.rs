@@ -145,9 +145,10 @@ fn number(input: &[u8], start: usize, fault: ProtocolError) -> Result<Number, Pr
 fn parse_line<'a>(input: &'a [u8], arguments: &mut Arguments<'a>) -> Result<Parsed, ProtocolError> {
     let start = &input[..input.len().min(MAX_ARGUMENT_BYTES)];
     let Some(end) = memchr::memchr(b'\n', start) else {
-        return match start.len() < MAX_ARGUMENT_BYTES {
-            true => Ok(Parsed::Partial(input.len() + 1)),
-            false => Err(ProtocolError::LongLine),
+        return if start.len() < MAX_ARGUMENT_BYTES {
+            Ok(Parsed::Partial(input.len() + 1))
+        } else {
+            Err(ProtocolError::LongLine)
         };
     };
     let line = &input[..end];

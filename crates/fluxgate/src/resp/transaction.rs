@@ -94,11 +94,12 @@ impl Transaction {
 
     /// Returns the commands to run.
     pub(super) fn finish(self) -> Result<Queued, CommandError> {
-        match self.is_aborted {
-            true => Err(CommandError::new(
+        if self.is_aborted {
+            Err(CommandError::new(
                 "EXECABORT Transaction discarded because of previous errors.",
-            )),
-            false => Ok(self.queued),
+            ))
+        } else {
+            Ok(self.queued)
         }
     }
 }

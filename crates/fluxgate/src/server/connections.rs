@@ -61,9 +61,10 @@ pub(super) struct ApiConnections {
 impl Connections for ApiConnections {
     async fn serve<S: ClientStream>(self, mut stream: S, peer: SocketAddr) {
         // A client that negotiates HTTP/2 sends nothing for the fast path.
-        let prefix = match stream.has_negotiated_http2() {
-            true => Some(Vec::new()),
-            false => self.api.serve_fast_path(&mut stream, &self.closing).await,
+        let prefix = if stream.has_negotiated_http2() {
+            Some(Vec::new())
+        } else {
+            self.api.serve_fast_path(&mut stream, &self.closing).await
         };
         if let Some(prefix) = prefix {
             let peer = PeerAddress(peer.ip());

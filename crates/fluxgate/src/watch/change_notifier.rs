@@ -69,9 +69,10 @@ impl DirectoryWatch {
         let mut watched = BTreeSet::new();
         for directory in wanted {
             let known = self.watched.contains(&directory);
-            match known || watch(watcher, &directory.0) {
-                true => watched.insert(directory),
-                false => continue,
+            if known || watch(watcher, &directory.0) {
+                watched.insert(directory)
+            } else {
+                continue;
             };
         }
         self.watched = watched;
@@ -109,9 +110,10 @@ fn directories_of(path: &Path, directories: &mut BTreeSet<PathBuf>, links: &mut 
         let target = place.join(target);
         directories.insert(place);
         // Joined with an empty path it would end in a slash.
-        let target = match rest.as_os_str().is_empty() {
-            true => target,
-            false => target.join(rest),
+        let target = if rest.as_os_str().is_empty() {
+            target
+        } else {
+            target.join(rest)
         };
         directories_of(&target, directories, links);
     }

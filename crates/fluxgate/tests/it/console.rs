@@ -125,9 +125,12 @@ fn check(command: &mut Command) -> String {
 fn scripts(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    let found = paths.flat_map(|path| match path.is_dir() {
-        true => scripts(&path),
-        false => vec![path],
+    let found = paths.flat_map(|path| {
+        if path.is_dir() {
+            scripts(&path)
+        } else {
+            vec![path]
+        }
     });
     found
         .filter(|path| path.extension() == Some(OsStr::new("js")))

@@ -117,9 +117,12 @@ impl Run {
     /// Returns a letter for each decision: `a` if allowed, `d` if denied.
     #[track_caller]
     pub(crate) fn outcomes(&self) -> String {
-        let outcome = |line: &&str| match line.contains("\"allowed\":true") {
-            true => 'a',
-            false => 'd',
+        let outcome = |line: &&str| {
+            if line.contains("\"allowed\":true") {
+                'a'
+            } else {
+                'd'
+            }
         };
         self.lines().iter().map(outcome).collect()
     }

@@ -92,9 +92,10 @@ fn match_json(set: &RuleSet, rule: &ActiveRule) -> Value {
             conditions.insert(name.to_owned(), value.unwrap_or(Value::Null));
         }
     }
-    match conditions.is_empty() {
-        true => Value::Null,
-        false => Value::Object(conditions),
+    if conditions.is_empty() {
+        Value::Null
+    } else {
+        Value::Object(conditions)
     }
 }
 

@@ -106,14 +106,18 @@ pub(super) async fn put_set(
     let caller = api.admin.authorize(&head, Role::Admin)?;
     store_of(&api)?;
     let is_yaml = body::is_yaml(&head.headers);
-    let body = match is_yaml {
-        true => body::read_yaml(body).await?,
-        false => body::read(&head.headers, body).await?,
+    let body = if is_yaml {
+        body::read_yaml(body).await?
+    } else {
+        body::read(&head.headers, body).await?
     };
     let (name, options) = (set.clone(), api.admin.options);
-    let parse = move || match is_yaml {
-        true => edit::parse_yaml_set(&name, &body, options),
-        false => edit::parse_set(&name, &body, options),
+    let parse = move || {
+        if is_yaml {
+            edit::parse_yaml_set(&name, &body, options)
+        } else {
+            edit::parse_set(&name, &body, options)
+        }
     };
     let edit = Edit::Replace(api.validation.run(parse).await?);
     let update = Update::new(&head, caller, "put rule set", (set, None), edit)?;
@@ -188,10 +192,7 @@ async fn switch(
     if has_body {
         body::check_type(&head.headers)?;
     }
-    let action = match on {
-        true => "enable rule",
-        false => "disable rule",
-    };
+    let action = if on { "enable rule" } else { "disable rule" };
     let about = (set, Some(rule));
     let update = Update::new(&head, caller, action, about, Edit::Switch(on))?;
     update.run(api).await

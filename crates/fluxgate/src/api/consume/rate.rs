@@ -78,9 +78,10 @@ fn parse_rate(rate: &str) -> Option<(u64, u64)> {
 fn power_of_ten(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let bound = match text.starts_with('-') {
-        true => i64::MIN,
-        false => i64::MAX,
+    let bound = if text.starts_with('-') {
+        i64::MIN
+    } else {
+        i64::MAX
     };
     is_number.then(|| text.parse().unwrap_or(bound))
 }

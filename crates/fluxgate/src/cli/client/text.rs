@@ -28,10 +28,7 @@ impl<const N: usize> Table<N> {
 
 /// Replaces characters that a terminal would act on: clients choose identities.
 pub(super) fn clean(text: &str) -> String {
-    let shown = |char: char| match is_printable(char) {
-        true => char,
-        false => '\u{fffd}',
-    };
+    let shown = |char: char| if is_printable(char) { char } else { '\u{fffd}' };
     text.chars().map(shown).collect()
 }
 
@@ -68,9 +65,10 @@ pub(super) fn rule_row(set: &Value, rule: &Value) -> [String; 5] {
         format!("{}/{}", text(set), text(&rule["id"])),
         text(&rule["mode"]),
         text(&rule["algorithm"]),
-        match key.is_empty() {
-            true => "global".into(),
-            false => key.join(" + "),
+        if key.is_empty() {
+            "global".into()
+        } else {
+            key.join(" + ")
         },
         limits.join(", "),
     ]

@@ -28,9 +28,10 @@ pub(crate) struct TopArguments {
 
 pub(super) async fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let server = arguments.server.server()?;
-    let by = match arguments.requests {
-        true => "requests",
-        false => "denied",
+    let by = if arguments.requests {
+        "requests"
+    } else {
+        "denied"
     };
     let is_once = arguments.once || !io::stdout().is_terminal();
     let mut events = server.events("/v1/live").await?;

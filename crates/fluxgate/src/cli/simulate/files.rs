@@ -60,9 +60,10 @@ pub(super) fn create_report(
         return Err(Failure::new(Exit::Io, message));
     }
     refuse_sources(path, sources)?;
-    let metadata = match is_standard(output) {
-        true => metadata_of(&io::stdout()),
-        false => fs::metadata(output),
+    let metadata = if is_standard(output) {
+        metadata_of(&io::stdout())
+    } else {
+        fs::metadata(output)
     };
     if path == output || is_same_file(path, metadata) {
         let problem = "cannot hold both the decisions and the report";
@@ -79,9 +80,10 @@ pub(super) fn failure(exit: Exit, path: &Path, problem: impl fmt::Display) -> Fa
 /// Refuses a path to write to that is one of the files to read.
 fn refuse_sources(path: &Path, sources: &[&Path]) -> Result<(), Failure> {
     for source in sources {
-        let metadata = match is_standard(source) {
-            true => metadata_of(&io::stdin()),
-            false => fs::metadata(source),
+        let metadata = if is_standard(source) {
+            metadata_of(&io::stdin())
+        } else {
+            fs::metadata(source)
         };
         if is_same_file(path, metadata) {
             let problem = "would be overwritten while it is read; name another output";

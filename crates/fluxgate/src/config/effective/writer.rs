@@ -121,9 +121,10 @@ impl<'a> Writer<'a> {
             .map(OverrideSource::to_string)
             .collect();
         sources.dedup();
-        match sources.is_empty() {
-            true => String::new(),
-            false => format!(" # {}", sources.join(", ")),
+        if sources.is_empty() {
+            String::new()
+        } else {
+            format!(" # {}", sources.join(", "))
         }
     }
 }

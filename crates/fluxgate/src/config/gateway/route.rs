@@ -79,9 +79,10 @@ impl Route {
             let name = node.text("the name of a filter", faults)?;
             if !filters.iter().any(|filter| filter.name == name) {
                 let known: Vec<_> = filters.iter().map(|filter| &filter.name[..]).collect();
-                let known = match known.is_empty() {
-                    true => "there are none".into(),
-                    false => format!("there are {}", known.join(", ")),
+                let known = if known.is_empty() {
+                    "there are none".into()
+                } else {
+                    format!("there are {}", known.join(", "))
                 };
                 faults.add(
                     node.position,

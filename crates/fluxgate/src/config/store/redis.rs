@@ -143,9 +143,10 @@ impl Redis {
 
     pub(super) fn node(&self) -> Node {
         let mut urls = self.urls.iter().map(|url| tree::text(url.to_string()));
-        let (url, urls) = match self.listed {
-            true => (None, Some(tree::list(urls))),
-            false => (urls.next(), None),
+        let (url, urls) = if self.listed {
+            (None, Some(tree::list(urls)))
+        } else {
+            (urls.next(), None)
         };
         let (mode, sentinel) = match &self.mode {
             Mode::Auto => ("auto", None),

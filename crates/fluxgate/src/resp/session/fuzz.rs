@@ -38,10 +38,10 @@ fn without_numbers(replies: &[u8]) -> String {
     let text = replies.escape_ascii().to_string();
     let mut masked = String::with_capacity(text.len());
     for char in text.chars() {
-        match char.is_ascii_digit() {
-            true if masked.ends_with('#') => {}
-            true => masked.push('#'),
-            false => masked.push(char),
+        if !char.is_ascii_digit() {
+            masked.push(char);
+        } else if !masked.ends_with('#') {
+            masked.push('#');
         }
     }
     masked

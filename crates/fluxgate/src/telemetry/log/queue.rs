@@ -137,9 +137,10 @@ fn one_line(bytes: &[u8]) -> String {
     let text = &text[..text.floor_char_boundary(MAX_BYTES)];
     let mut line = String::with_capacity(text.len() + 1);
     for char in text.chars() {
-        match char.is_control() {
-            true => line.extend(char.escape_default()),
-            false => line.push(char),
+        if char.is_control() {
+            line.extend(char.escape_default());
+        } else {
+            line.push(char);
         }
     }
     line.push('\n');

@@ -197,9 +197,10 @@ impl fmt::Write for Truncated<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = MAX_BYTES - self.0.len();
         self.0.push_str(&text[..text.floor_char_boundary(room)]);
-        match text.len() <= room {
-            true => Ok(()),
-            false => Err(fmt::Error),
+        if text.len() <= room {
+            Ok(())
+        } else {
+            Err(fmt::Error)
         }
     }
 }

@@ -165,9 +165,10 @@ impl Drop for Flush {
         const STEP: Duration = Duration::from_millis(10);
         let started = clock::monotonic();
         let is_time_left = || {
-            let timeout = match audit::is_pending() {
-                true => LAST_AUDIT_TIMEOUT,
-                false => LAST_TIMEOUT,
+            let timeout = if audit::is_pending() {
+                LAST_AUDIT_TIMEOUT
+            } else {
+                LAST_TIMEOUT
             };
             clock::monotonic() < started + timeout
         };

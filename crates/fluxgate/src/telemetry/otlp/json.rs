@@ -52,9 +52,10 @@ fn span(span: &Span) -> Value {
         .filter_map(|(key, value)| Some(attribute(key, (*value)?)))
         .collect();
     let failed = matches!(span.outcome, Outcome::FailedOpen | Outcome::FailedClosed);
-    let status = match failed {
-        true => json!({ "code": ERROR, "message": "the store failed" }),
-        false => json!({}),
+    let status = if failed {
+        json!({ "code": ERROR, "message": "the store failed" })
+    } else {
+        json!({})
     };
     json!({
         "traceId": span.parent.trace_id.to_string(),

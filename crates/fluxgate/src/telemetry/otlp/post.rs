@@ -141,9 +141,10 @@ fn base64(bytes: &[u8]) -> String {
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for place in 0..4 {
             let digit = (bits >> (18 - 6 * place)) & 63;
-            text.push(match place <= chunk.len() {
-                true => char::from(DIGITS[digit as usize]),
-                false => '=',
+            text.push(if place <= chunk.len() {
+                char::from(DIGITS[digit as usize])
+            } else {
+                '='
             });
         }
     }

@@ -94,9 +94,10 @@ fn calls_of(group: &str) -> BTreeSet<String> {
     let lines = text.lines().skip(1).map(str::trim);
     let mut calls = BTreeSet::new();
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        match line.starts_with('@') {
-            true => calls.extend(calls_of(line)),
-            false => drop(calls.insert(line.to_owned())),
+        if line.starts_with('@') {
+            calls.extend(calls_of(line));
+        } else {
+            calls.insert(line.to_owned());
         }
     }
     calls

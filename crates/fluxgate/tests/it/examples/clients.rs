@@ -58,9 +58,10 @@ impl Client {
 
     /// Runs the client, and returns the lines that it prints.
     fn run(&self, address: impl ToString, user: &str, jobs: &str) -> Vec<String> {
-        let program = match self.file.ends_with(".py") {
-            true => python(),
-            false => PathBuf::from("node"),
+        let program = if self.file.ends_with(".py") {
+            python()
+        } else {
+            PathBuf::from("node")
         };
         let mut command = Command::new(program);
         command

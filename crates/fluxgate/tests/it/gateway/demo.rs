@@ -81,9 +81,10 @@ fn run(text: &str, path: &str) -> Shown {
         statuses.iter().all(|it| ["200", "429"].contains(it)),
         "{printed}"
     );
-    let last = match rest.contains("& done") {
-        true => times[times.len() - 1],
-        false => times[times.len() - 2],
+    let last = if rest.contains("& done") {
+        times[times.len() - 1]
+    } else {
+        times[times.len() - 2]
     };
     Shown {
         allowed: statuses.iter().filter(|it| **it == "200").count(),

@@ -372,9 +372,10 @@ fn pipelined_requests_are_answered_in_order() {
     let mut answers = Vec::new();
     for _ in 0..6 {
         let answer = http.read_answer(false).unwrap();
-        let remaining = match answer.body.starts_with('{') {
-            true => json_of(&answer)["remaining"].as_u64(),
-            false => None,
+        let remaining = if answer.body.starts_with('{') {
+            json_of(&answer)["remaining"].as_u64()
+        } else {
+            None
         };
         answers.push((answer.status, remaining));
     }

@@ -179,13 +179,14 @@ fn sighup_reloads_and_does_not_replace_equal_rules() {
 fn a_replaced_symlink_is_noticed() {
     for from_dir in [false, true] {
         let dir = Dir::new();
-        let (config, content): (String, fn(u32) -> String) = match from_dir {
-            false => ("volume/rules.yaml".into(), |capacity| {
-                LISTEN.to_owned() + &file(&[("api", capacity)])
-            }),
-            true => ("fluxgate.yaml".into(), |capacity| {
+        let (config, content): (String, fn(u32) -> String) = if from_dir {
+            ("fluxgate.yaml".into(), |capacity| {
                 file(&[("api", capacity)])
-            }),
+            })
+        } else {
+            ("volume/rules.yaml".into(), |capacity| {
+                LISTEN.to_owned() + &file(&[("api", capacity)])
+            })
         };
         for version in ["volume/..1", "volume/..2"] {
             fs::create_dir_all(dir.path(version)).unwrap();

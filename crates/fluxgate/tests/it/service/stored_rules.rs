@@ -268,9 +268,12 @@ fn preconditions_apply_to_sets_and_rules() {
     );
     for path in [of_set, of_rule] {
         let old = http.get(path).header("etag").unwrap().to_owned();
-        let body = |capacity| match path == of_set {
-            true => set(capacity),
-            false => rule("r", capacity).to_string(),
+        let body = |capacity| {
+            if path == of_set {
+                set(capacity)
+            } else {
+                rule("r", capacity).to_string()
+            }
         };
         let done = put(&mut http, path, &body(7), &[("If-Match", &old)]);
         assert_eq!(done.status, 200, "{done:?}");

@@ -39,9 +39,10 @@ fn copy(certificates: &Certificates, dir: &Dir) {
 type Client<'a> = Option<&'a Certificates>;
 
 fn curl(service: &Service, ca: &Path, client: Client<'_>, options: &[&str], path: &str) -> Output {
-    let listener = match path.starts_with("/v1/") || path == "/metrics" {
-        true => "api",
-        false => "gateway",
+    let listener = if path.starts_with("/v1/") || path == "/metrics" {
+        "api"
+    } else {
+        "gateway"
     };
     let port = service.address(listener).port();
     let mut curl = Command::new("curl");

@@ -180,9 +180,10 @@ impl Update {
         seen: Option<&str>,
     ) -> Result<WriteOutcome, StoreError> {
         // Another instance may have written since the set was read.
-        let expected = match self.is_unconditional() {
-            true => Precondition::Any,
-            false => seen.map_or(Precondition::Absent, Precondition::Etag),
+        let expected = if self.is_unconditional() {
+            Precondition::Any
+        } else {
+            seen.map_or(Precondition::Absent, Precondition::Etag)
         };
         match &edited.set {
             Some(text) if self.edit.has_no_effect(text, seen) => Ok(WriteOutcome::Done {
@@ -229,9 +230,10 @@ impl Update {
         let warnings = serde_json::to_string(&fault_list(&edited.warnings)).unwrap_or_default();
         let added = format!("\"changes\":{changes},\"warnings\":{warnings}}}");
         let Some(text) = &edited.body else {
-            return match prefers_body(&self.headers) {
-                true => json_response(format!("{{{added}")),
-                false => StatusCode::NO_CONTENT.into_response(),
+            return if prefers_body(&self.headers) {
+                json_response(format!("{{{added}"))
+            } else {
+                StatusCode::NO_CONTENT.into_response()
             };
         };
         // A valid set or rule is an object that has fields, but not these.

@@ -211,9 +211,10 @@ fn invalid_utf8_in_json_is_refused_and_charges_nothing() {
             ("/v1/check?status=true", false),
             ("/v1/check/batch", true),
         ] {
-            let body = match wrap {
-                true => [b"{\"checks\":[", body, b"]}"].concat(),
-                false => body.to_vec(),
+            let body = if wrap {
+                [b"{\"checks\":[", body, b"]}"].concat()
+            } else {
+                body.to_vec()
             };
             let length = body.len();
             let head =

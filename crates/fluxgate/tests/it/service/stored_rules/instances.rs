@@ -27,9 +27,10 @@ fn one_of_several_writers_with_the_same_etag_wins() {
                     let (service, etag) = (&services[usize::from(writer % 2 == 0)], &etag);
                     scope.spawn(move || {
                         let capacity = 100 * round + writer + 2;
-                        let body = match path.ends_with("api") {
-                            true => set(capacity),
-                            false => rule("r", capacity).to_string(),
+                        let body = if path.ends_with("api") {
+                            set(capacity)
+                        } else {
+                            rule("r", capacity).to_string()
                         };
                         put(&mut service.http(), path, &body, &[("If-Match", etag)]).status
                     })

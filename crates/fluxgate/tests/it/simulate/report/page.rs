@@ -129,9 +129,10 @@ fn charts_fit_the_page_and_letters_are_legible() {
         assert_eq!(result["charts"], 1 + 3 + 1 + 5);
         assert_eq!(result["outside"], json!([]), "{width}");
         assert_eq!(result["overlapping"], json!([]), "{width}");
-        let (background, ink) = match dark {
-            true => ("rgb(20, 24, 29)", "rgb(232, 235, 239)"),
-            false => ("rgb(255, 255, 255)", "rgb(27, 32, 39)"),
+        let (background, ink) = if dark {
+            ("rgb(20, 24, 29)", "rgb(232, 235, 239)")
+        } else {
+            ("rgb(255, 255, 255)", "rgb(27, 32, 39)")
         };
         assert_eq!(
             (&result["background"], &result["ink"]),

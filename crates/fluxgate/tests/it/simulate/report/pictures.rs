@@ -76,9 +76,10 @@ fn table_row(algorithm: &str) -> String {
         let decision: serde_json::Value = serde_json::from_str(line).unwrap();
         let delay = decision["delay_us"].as_u64().unwrap();
         delayed += u64::from(delay > 0);
-        match decision["allowed"].as_bool().unwrap() {
-            true => gone.push(decision["t"].as_u64().unwrap() + delay),
-            false => denied += 1,
+        if decision["allowed"].as_bool().unwrap() {
+            gone.push(decision["t"].as_u64().unwrap() + delay);
+        } else {
+            denied += 1;
         }
     }
     gone.sort_unstable();
