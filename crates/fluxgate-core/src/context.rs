@@ -49,6 +49,8 @@ pub struct RequestContext<'a> {
     /// How long it is asked to be held; slots even if the charge is not.
     pub(crate) hold_for: Option<Micros>,
     pub(crate) whole_keys: bool,
+    /// Whether the rules that charge in any case have charged the request already.
+    pub(crate) is_decided_again: bool,
 }
 
 impl<'a> RequestContext<'a> {
@@ -116,6 +118,22 @@ impl<'a> RequestContext<'a> {
     /// Returns how long the charge of the request is asked to be held, if it says so.
     pub fn hold_for(&self) -> Option<Duration> {
         self.hold_for.map(Duration::from)
+    }
+
+    /// Returns whether the request has been decided before, and denied.
+    #[doc(hidden)]
+    pub fn is_decided_again(&self) -> bool {
+        self.is_decided_again
+    }
+
+    /// Returns the same request, to be decided once more after a denial. Rules that charge in
+    /// any case have charged it with the denial, and do not charge it again.
+    #[doc(hidden)]
+    pub fn decided_again(&self) -> Self {
+        Self {
+            is_decided_again: true,
+            ..self.clone()
+        }
     }
 
     /// Returns the first header of this name, in any case.
@@ -186,6 +204,7 @@ impl RequestContext<'_> {
             holds: self.holds,
             hold_for: self.hold_for,
             whole_keys: self.whole_keys,
+            is_decided_again: self.is_decided_again,
         }
     }
 }

@@ -395,12 +395,19 @@ impl Plan {
             return;
         }
         // Without its key, the rule has nothing to charge.
-        self.charges_always |= is_enforced && !bands.is_empty() && rule.charges_always();
+        let charges_always = is_enforced && !bands.is_empty() && rule.charges_always();
+        self.charges_always |= charges_always;
         self.takes_slots |= rule.takes_slots();
         self.applied.push(AppliedRule {
             rule: index,
             bands,
-            cost: rule.cost().cost_of(context),
+            // The units of a request that is decided again are among those that the band counts.
+            // With them it passes as long as the band does not owe: with a cost of nothing.
+            cost: if charges_always && context.is_decided_again {
+                0
+            } else {
+                rule.cost().cost_of(context)
+            },
             group,
             subject: start..bytes.len(),
         });

@@ -146,7 +146,9 @@ impl Store for RedisStore {
         checks: &Checks<'_>,
     ) -> Result<(Verdicts, WaitPermit), StoreError> {
         let bounded = self.0.waits.as_ref();
-        let bounded = bounded.filter(|_| checks.mode() == Mode::Take && checks.may_wait());
+        // A request that is denied whatever its checks say does not wait.
+        let may_wait = checks.mode() == Mode::Take && checks.may_wait() && !checks.is_refused();
+        let bounded = bounded.filter(|_| may_wait);
         let Some(waits) = bounded else {
             return Ok((self.decide(checks).await?, WaitPermit::unbounded()));
         };
@@ -282,7 +284,8 @@ impl Inner {
 
     /// Decides on a cluster, where the permits are in a slot of their own: a
     /// request that passes at once needs none; one that could wait takes a permit
-    /// and is decided again.
+    /// and is decided again. A denial that charges units must come last, so a request
+    /// with rules that charge in any case is only peeked at before.
     async fn acquire_and_decide(
         &self,
         checks: &Checks<'_>,
@@ -290,15 +293,26 @@ impl Inner {
         deadline: Instant,
     ) -> Result<(Verdicts, WaitPermit), StoreError> {
         let at_once = checks.in_mode(Mode::TakeNow);
-        let verdicts = self.decide_across_slots(&at_once, deadline).await?;
-        let longest = longest_wait(checks, &verdicts);
-        let Some(longest) = longest.filter(|longest| !longest.is_zero()) else {
-            return Ok((verdicts, WaitPermit::unbounded()));
+        let verdicts = if checks.charges_always() {
+            let peek = checks.in_mode(Mode::PeekNow);
+            self.decide_across_slots(&peek, deadline).await?
+        } else {
+            self.decide_across_slots(&at_once, deadline).await?
         };
-        let Some(permit) = waits.acquire(longest).await? else {
-            return Ok((verdicts, WaitPermit::unbounded()));
+        let longest = longest_wait(checks, &verdicts);
+        let permit = match longest.filter(|longest| !longest.is_zero()) {
+            Some(longest) => waits.acquire(longest).await?,
+            None => None,
         };
         let deadline = self.decider.servers.deadline();
+        let Some(permit) = permit else {
+            let verdicts = if checks.charges_always() {
+                self.decide_across_slots(&at_once, deadline).await?
+            } else {
+                verdicts
+            };
+            return Ok((verdicts, WaitPermit::unbounded()));
+        };
         let verdicts = self.decide_across_slots(checks, deadline).await?;
         let has_to_wait = verdicts.iter().any(|verdict| verdict.delay > Micros::ZERO);
         // A permit that is not needed is released on drop.

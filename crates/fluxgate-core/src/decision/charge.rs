@@ -54,8 +54,8 @@ impl Charge {
         let Some(rule) = self.set.rules().get(index as usize) else {
             return;
         };
-        if rule.takes_slots() {
-            // They are given back by the hold.
+        // Slots are released with the hold, and what is charged in any case stays charged.
+        if rule.takes_slots() || rule.charges_always() {
             return;
         }
         let units = rule.cost().cost_of(context);

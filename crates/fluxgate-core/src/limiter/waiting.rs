@@ -116,7 +116,8 @@ impl<S: Store + 'static> Limiter<S> {
             let _waiting = ObservedWait::begin(self);
             tokio::time::sleep(wait).await;
         }
-        let reservation = self.try_reserve(rule_set, context).await?;
+        let again = context.decided_again();
+        let reservation = self.try_reserve(rule_set, &again).await?;
         Ok(self.wait_for(reservation).await)
     }
 

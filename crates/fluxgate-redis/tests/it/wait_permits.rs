@@ -3,12 +3,12 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fluxgate_core::Store;
 use fluxgate_core::store::WaitPermit;
+use fluxgate_core::{Limiter, Outcome, RequestContext, Store};
 use fluxgate_redis::RedisStore;
-use fluxgate_testkit::{RedisCluster, RedisServer, Skew};
+use fluxgate_testkit::{RedisCluster, RedisServer, Skew, slot_of};
 
-use crate::support::{GENEROUS, patient, until_async};
+use crate::support::{GENEROUS, patient, rules, until_async, used};
 
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -123,4 +123,76 @@ async fn in_a_separate_process() {
     let store = store.connect().await.unwrap();
     let _permit = acquire(&store, WAIT).await.unwrap();
     std::future::pending::<()>().await;
+}
+
+fn ann(cost: u64) -> RequestContext<'static> {
+    RequestContext::builder().user("ann").cost(cost).build()
+}
+
+/// A request that may wait is decided more than once on a cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster_a_request_that_waits_is_charged_in_any_case_once() {
+    let cluster = RedisCluster::start(3);
+    let store = patient(cluster.urls()).max_cluster_waits(1);
+    let limiter = Limiter::new(
+        rules(
+            "
+rule_sets:
+  api:
+    on_error: deny
+    rules:
+      - { id: queue, scope: per_user, on_exceed: wait, max_wait: 1h, bands: [ { capacity: 5, window: 500s } ] }
+      - { id: late, scope: per_user, charge: always, algorithm: fixed_window, bands: [ { capacity: 100, window: 300d } ] }
+",
+        ),
+        store.connect().await.unwrap(),
+    );
+    let late = async || used(&limiter, "late", &["ann"]).await;
+    let at_once = limiter.reserve("api", &ann(5)).await.unwrap();
+    assert_eq!((at_once.into_delay(), late().await), (Duration::ZERO, 5));
+    let waits = limiter.reserve("api", &ann(2)).await.unwrap();
+    assert!(!waits.delay().is_zero());
+    assert_eq!(late().await, 7);
+    // The only permit is taken.
+    let denied = limiter.reserve("api", &ann(3)).await.unwrap_err();
+    assert_eq!((denied.outcome(), late().await), (Outcome::Denied, 10));
+    // The permits cannot be read, so the store fails, and has charged nothing.
+    drop(waits);
+    until_async("the permit to be free", async || {
+        keys(&cluster.nodes().iter().collect::<Vec<_>>()) == 0
+    })
+    .await;
+    let key = "fluxgate:2:waits";
+    let node = &cluster.nodes()[cluster.node_of_slot(slot_of(key))];
+    node.cli().command(&["SET", key, "foreign"]);
+    let failed = limiter.reserve("api", &ann(4)).await.unwrap_err();
+    assert_eq!((failed.outcome(), late().await), (Outcome::FailedClosed, 10));
+}
+
+/// The key of one rule is missing, so the request does not wait for another.
+#[tokio::test]
+async fn a_request_that_is_refused_takes_no_permit() {
+    let server = RedisServer::start();
+    let store = patient([server.url()]).max_cluster_waits(1);
+    let limiter = Limiter::new(
+        rules(
+            "
+rule_sets:
+  api:
+    on_error: deny
+    rules:
+      - { id: queue, scope: per_user, on_exceed: wait, max_wait: 1h, bands: [ { capacity: 5, window: 500s } ] }
+      - { id: late, scope: per_user, charge: always, algorithm: fixed_window, bands: [ { capacity: 100, window: 300d } ] }
+      - { id: key, scope: per_api_key, on_missing_key: deny, bands: [ { capacity: 5, window: 500s } ] }
+",
+        ),
+        store.connect().await.unwrap(),
+    );
+    let with_key = RequestContext::builder().user("ann").api_key("k").cost(5);
+    let first = limiter.reserve("api", &with_key.build()).await.unwrap();
+    assert_eq!(first.into_delay(), Duration::ZERO);
+    let refused = limiter.reserve("api", &ann(2)).await.unwrap_err();
+    assert_eq!(refused.outcome(), Outcome::Never);
+    assert_eq!(used(&limiter, "late", &["ann"]).await, 7);
+    assert_eq!(keys(&[&server]), 0);
 }

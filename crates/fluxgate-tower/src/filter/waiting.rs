@@ -103,7 +103,7 @@ impl Filter {
         } = undecided;
         let (report, shared) = handler.decide(rule_set, rules, context, pending).await;
         if mode == Mode::TakeNow
-            && !report.allowed()
+            && is_denied_by_limits(&report)
             && let Some(local) = self.permits.take()
         {
             let (report, shared) = decide_again(handler, rule_set, rules, context).await;
@@ -187,17 +187,24 @@ impl Filter {
     }
 }
 
-/// Decides a request that was denied before and may wait now.
+/// Decides a request that its limits have denied before and that may wait now.
 async fn decide_again<H: Handler>(
     handler: &H,
     rule_set: &str,
     rules: &H::Rules,
     context: &RequestContext<'_>,
 ) -> (H::Report, WaitPermit) {
-    match handler.try_decide(rule_set, rules, context, Mode::Take) {
+    let again = context.decided_again();
+    match handler.try_decide(rule_set, rules, &again, Mode::Take) {
         Ok(report) => (report, WaitPermit::unbounded()),
-        Err(pending) => handler.decide(rule_set, rules, context, pending).await,
+        Err(pending) => handler.decide(rule_set, rules, &again, pending).await,
     }
+}
+
+/// Returns whether a request is denied by limits that may pass it after a wait. They have
+/// decided it, so those that charge in any case have charged it.
+fn is_denied_by_limits(report: &impl Report) -> bool {
+    !report.allowed() && matches!(report.outcome(), Outcome::Denied | Outcome::Fallback)
 }
 
 /// Returns whether the first selection includes every header of the second.

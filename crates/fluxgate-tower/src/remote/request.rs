@@ -45,6 +45,9 @@ pub(super) struct CheckRequest<'a> {
     hold: Option<String>,
     /// Whether the request can wait. If it has to, it can be cancelled.
     wait: bool,
+    /// True if the service has decided the request before, and denied it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again: Option<bool>,
 }
 
 impl<'a> CheckRequest<'a> {
@@ -71,6 +74,7 @@ impl<'a> CheckRequest<'a> {
             cost: context.cost(),
             hold: hold_of(context),
             wait: true,
+            again: context.is_decided_again().then_some(true),
         })
     }
 

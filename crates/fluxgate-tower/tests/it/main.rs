@@ -9,6 +9,7 @@ mod ambiguous;
 mod axum_routes;
 mod buffered;
 mod by_key;
+mod charge_always;
 mod client_ip;
 mod disconnect;
 mod examples;

@@ -29,7 +29,7 @@ pub(super) const NORMAL_PATH: &str = "normal_path";
 const IGNORE_CASE: &str = "ignore_case";
 
 /// The names of the fields of a check.
-const FIELDS: [&str; 14] = {
+const FIELDS: [&str; 15] = {
     let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
     [
         a,
@@ -45,6 +45,7 @@ const FIELDS: [&str; 14] = {
         IGNORE_CASE,
         "peek",
         "wait",
+        "again",
         "hold",
     ]
 };
@@ -167,6 +168,8 @@ pub(super) struct CheckRequest<'a> {
     context: ContextFields<'a>,
     normal_path: Option<Text<'a>>,
     ignores_case: bool,
+    /// Whether the same request was decided before, and denied.
+    is_decided_again: bool,
     /// How long to hold the charge.
     hold: Option<HoldText<'a>>,
     peek: bool,
@@ -214,6 +217,9 @@ impl<'a> CheckRequest<'a> {
         if self.ignores_case {
             context = context.ignoring_case();
         }
+        if self.is_decided_again {
+            context = context.decided_again();
+        }
         if let Some(HoldText(hold)) = self.hold {
             let span = parse_hold_span("hold", &hold).map_err(Problem::bad_request)?;
             context = RequestContextBuilder::from(context).hold(span).build();
@@ -258,13 +264,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut context = ContextFields::default();
-                let (mut peek, mut wait) = (None, None);
+                let (mut peek, mut wait, mut again) = (None, None, None);
                 let (mut normal_path, mut ignore_case, mut hold) = (None, None, None);
                 while let Some(Text(name)) = map.next_key()? {
                     if name == "peek" {
                         read_once("peek", &mut peek, &mut map)?;
                     } else if name == "wait" {
                         read_once("wait", &mut wait, &mut map)?;
+                    } else if name == "again" {
+                        read_once("again", &mut again, &mut map)?;
                     } else if name == "hold" {
                         read_once("hold", &mut hold, &mut map)?;
                     } else if name == NORMAL_PATH {
@@ -280,6 +288,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
                     context,
                     normal_path: normal_path.flatten(),
                     ignores_case: ignore_case.flatten().unwrap_or(false),
+                    is_decided_again: again.flatten().unwrap_or(false),
                     hold: hold.flatten(),
                     peek: peek.unwrap_or(false),
                     wait,
