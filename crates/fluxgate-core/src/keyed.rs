@@ -260,9 +260,10 @@ impl Denied {
     }
 
     fn advice(&self) -> String {
-        match self.is_final() {
-            true => "it never has that many units".into(),
-            false => format!("retry after {:?}", self.retry_after),
+        if self.is_final() {
+            "it never has that many units".into()
+        } else {
+            format!("retry after {:?}", self.retry_after)
         }
     }
 }
@@ -319,9 +320,10 @@ impl KeyBytes {
 
     #[inline]
     fn bytes(&self) -> &[u8] {
-        match self.long.is_empty() {
-            true => &self.short[..self.length],
-            false => &self.long,
+        if self.long.is_empty() {
+            &self.short[..self.length]
+        } else {
+            &self.long
         }
     }
 

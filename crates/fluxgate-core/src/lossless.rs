@@ -32,9 +32,10 @@ fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() + 8);
     for chunk in bytes.utf8_chunks() {
         for it in chunk.valid().chars() {
-            match stands_for_byte(it) {
-                true => text.extend(it.encode_utf8(&mut [0; 4]).bytes().map(stand_in)),
-                false => text.push(it),
+            if stands_for_byte(it) {
+                text.extend(it.encode_utf8(&mut [0; 4]).bytes().map(stand_in))
+            } else {
+                text.push(it)
             }
         }
         text.extend(chunk.invalid().iter().copied().map(stand_in));

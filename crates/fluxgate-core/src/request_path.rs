@@ -125,9 +125,10 @@ impl<'a> RequestPath<'a> {
 
     /// Returns the normal form, in lower case if case is ignored.
     pub fn normal(&self) -> &str {
-        match self.keeps_slash {
-            true => self.normal_with_slash(),
-            false => without_slash(self.normal_with_slash()),
+        if self.keeps_slash {
+            self.normal_with_slash()
+        } else {
+            without_slash(self.normal_with_slash())
         }
     }
 

@@ -120,9 +120,10 @@ impl Batcher {
     /// Starts a task that sends the waiting requests and those that arrive until
     /// the scheduler runs it, unless there are too many calls.
     fn gather(self: &Arc<Self>, queue: &mut Queue) {
-        let max_calls = match queue.waiting.len() >= MAX_REQUESTS {
-            true => MAX_FULL_CALLS,
-            false => MAX_CALLS,
+        let max_calls = if queue.waiting.len() >= MAX_REQUESTS {
+            MAX_FULL_CALLS
+        } else {
+            MAX_CALLS
         };
         if queue.gathering || queue.calls >= max_calls || queue.waiting.is_empty() {
             return;

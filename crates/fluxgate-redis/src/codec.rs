@@ -154,10 +154,13 @@ impl<'r> Call<'r> {
         count: usize,
     ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         match reply.split_at_checked(NUMBER_SIZE) {
-            Some((number, rest)) if self.argument.starts_with(number) => match self.has_asks {
-                false => parse_reply(rest, count),
-                true => self.answers_with_asks(rest),
-            },
+            Some((number, rest)) if self.argument.starts_with(number) => {
+                if self.has_asks {
+                    self.answers_with_asks(rest)
+                } else {
+                    parse_reply(rest, count)
+                }
+            }
             _ => Err(bad_response("the reply belongs to another call")),
         }
     }

@@ -45,9 +45,10 @@ impl Deadlines {
                 return Poll::Ready(Ok(output));
             }
             let entry = entry.get_or_insert_with(|| self.insert(deadline, cx.waker()));
-            match entry.is_pending(cx.waker()) {
-                true => Poll::Pending,
-                false => Poll::Ready(Err(Elapsed)),
+            if entry.is_pending(cx.waker()) {
+                Poll::Pending
+            } else {
+                Poll::Ready(Err(Elapsed))
             }
         })
         .await

@@ -112,9 +112,10 @@ impl Decider {
             Some(permit) => Request::decide_with_permit(checks, &self.naming, permit),
             None => Request::decide(checks, &self.naming, place.part),
         };
-        let asks = match place.is_exact {
-            true => None,
-            false => self.leases.add_asks(checks, &mut request, &self.naming),
+        let asks = if place.is_exact {
+            None
+        } else {
+            self.leases.add_asks(checks, &mut request, &self.naming)
         };
         let answer = self.servers.send(request, place.slot, deadline).await?;
         let mut verdicts = answer.verdicts(checks)?;

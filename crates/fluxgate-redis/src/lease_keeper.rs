@@ -1,5 +1,5 @@
 //! The task that keeps leases: asks for more units before they are spent, renews leases
-//! about to end, and gives back unused units.
+//! about to end, and returns unused units.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -44,9 +44,10 @@ pub(crate) fn start_keeper(decider: &Arc<Decider>) {
                 return;
             };
             let after = Instant::now() + round;
-            next_round = match is_round {
-                true => after,
-                false => next_round.min(after),
+            next_round = if is_round {
+                after
+            } else {
+                next_round.min(after)
             };
             if timeout_at(next_round, wake.notified()).await.is_ok() {
                 keeper.gather().await;
@@ -98,14 +99,14 @@ impl Drop for Keeper {
     }
 }
 
-/// Gives all units back, and asks for no more: the program is about to end.
-pub(crate) async fn give_back_all(decider: &Arc<Decider>) {
+/// Returns all units, and requests no more: the program is about to end.
+pub(crate) async fn return_all(decider: &Arc<Decider>) {
     let leases = &decider.leases;
     leases.is_closing.store(true, Ordering::Release);
     let deadline = decider.servers.deadline();
     loop {
         let mut tasks = tokio::task::JoinSet::new();
-        for (owner, pending) in leases.table.give_back(leases.now()) {
+        for (owner, pending) in leases.table.return_all(leases.now()) {
             let decider = Arc::clone(decider);
             tasks.spawn(async move { ask(&decider, owner, pending).await });
         }

@@ -2,7 +2,7 @@
 //!
 //! A request is decided by them if all its bands have enough; else the store decides it, and
 //! the same call asks for units of the bands that are asked for often. A task, the keeper,
-//! asks for more before they are spent, and gives back unused ones. The proof that the limit
+//! asks for more before they are spent, and returns unused ones. The proof that the limit
 //! holds is in `fluxgate_core::internals::algorithm::grant`.
 
 #[cfg(any(test, feature = "fleet"))]
@@ -106,7 +106,7 @@ impl Leases {
         self.table.counts()
     }
 
-    /// Lets no refusal hold any more: units may have been given back.
+    /// Lets no refusal hold any more: units may have been returned.
     pub(crate) fn forget_refusals(&self) {
         self.table.forget_refusals();
     }

@@ -187,9 +187,10 @@ impl Node {
         if !answered || matches!(cause, CallError::ReadOnly(_)) {
             shared.discard(number, &cause);
         }
-        match answered {
-            true => permit.answered(),
-            false => permit.not_answered(),
+        if answered {
+            permit.answered()
+        } else {
+            permit.not_answered()
         }
         Err(cause)
     }

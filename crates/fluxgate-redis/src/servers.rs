@@ -190,10 +190,11 @@ impl Servers {
         slot: u16,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        match request.is_dated() {
+        if request.is_dated() {
             // Boxed, so that other requests reserve no space for it.
-            true => Box::pin(self.send_dated(request, slot, deadline)).await,
-            false => self.send_once(request, slot, deadline).await,
+            Box::pin(self.send_dated(request, slot, deadline)).await
+        } else {
+            self.send_once(request, slot, deadline).await
         }
     }
 
@@ -344,9 +345,10 @@ impl Servers {
                         servers = node.name(),
                         "the mode of Redis was detected"
                     );
-                    match is_cluster {
-                        true => Detected::Cluster(Arc::clone(cluster)),
-                        false => single(node),
+                    if is_cluster {
+                        Detected::Cluster(Arc::clone(cluster))
+                    } else {
+                        single(node)
                     }
                 }
                 Configured::Cluster(cluster) => Detected::Cluster(Arc::clone(cluster)),

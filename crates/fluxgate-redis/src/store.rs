@@ -97,10 +97,10 @@ impl RedisStore {
         self.0.decider.leases.counts()
     }
 
-    /// Gives back all units on lease, and asks for no more. To be called before the program
-    /// ends: units that are not given back are lost to others until their lease ends.
+    /// Returns all units on lease, and requests no more. Call it before the program ends:
+    /// units that are not returned are lost to others until their lease ends.
     pub async fn return_leases(&self) {
-        lease_keeper::give_back_all(&self.0.decider).await;
+        lease_keeper::return_all(&self.0.decider).await;
     }
 
     pub(crate) fn servers(&self) -> &Servers {
@@ -130,10 +130,11 @@ impl Store for RedisStore {
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         let decider = &self.0.decider;
         let deadline = decider.servers.deadline();
-        let decided = match decider.servers.is_cluster(deadline).await? {
+        let decided = if decider.servers.is_cluster(deadline).await? {
             // Boxed, so that a decision on a single server reserves no space for it.
-            true => Box::pin(self.0.decide_across_slots(checks, deadline)).await,
-            false => Ok(decider.decide(checks, None, deadline).await?.verdicts),
+            Box::pin(self.0.decide_across_slots(checks, deadline)).await
+        } else {
+            Ok(decider.decide(checks, None, deadline).await?.verdicts)
         };
         if decider.leases.needs_keeper() {
             lease_keeper::start_keeper(decider);
@@ -154,10 +155,11 @@ impl Store for RedisStore {
         };
         let servers = self.servers();
         let deadline = servers.deadline();
-        match servers.is_cluster(deadline).await? {
+        if servers.is_cluster(deadline).await? {
             // Boxed, so that requests that cannot wait reserve no space for them.
-            true => Box::pin(self.0.acquire_and_decide(checks, waits, deadline)).await,
-            false => Box::pin(self.0.decide_and_acquire(checks, waits, deadline)).await,
+            Box::pin(self.0.acquire_and_decide(checks, waits, deadline)).await
+        } else {
+            Box::pin(self.0.decide_and_acquire(checks, waits, deadline)).await
         }
     }
 
@@ -272,12 +274,11 @@ impl Inner {
         let decided = self.decider.decide(checks, wanted, deadline).await?;
         let answer = decided.answer.as_ref();
         let has_permit = answer.is_some_and(|answer| answer.permit() == Some(true));
-        let permit = match has_permit {
-            true => WaitPermit::held_by(permit),
-            false => {
-                permit.disarm();
-                WaitPermit::unbounded()
-            }
+        let permit = if has_permit {
+            WaitPermit::held_by(permit)
+        } else {
+            permit.disarm();
+            WaitPermit::unbounded()
         };
         Ok((decided.verdicts, permit))
     }

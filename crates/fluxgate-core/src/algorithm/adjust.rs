@@ -145,9 +145,10 @@ fn adjust_counts(
             settled.counts.start == start || is_sliding && settled.counts.start == start + width;
         // The state stays that of its own window. If it became that of the present, a clock
         // that goes back would find the counts erased.
-        let mut counts = match settled.moved_back {
-            true => settled.counts,
-            false => stored?,
+        let mut counts = if settled.moved_back {
+            settled.counts
+        } else {
+            stored?
         };
         let returned = u32::try_from(adjustment.returned()).unwrap_or(u32::MAX);
         if counts_still && counts.start == start {

@@ -86,9 +86,10 @@ impl Slots {
         let passes = wait == Retry::NOW;
         let charges = passes && cost > 0;
         let last = held.last().map_or(0, |held| held.end - now.micros());
-        let (left, last) = match charges && mode.reports_charge() {
-            true => (taken + cost, last.max(span.get())),
-            false => (taken, last),
+        let (left, last) = if charges && mode.reports_charge() {
+            (taken + cost, last.max(span.get()))
+        } else {
+            (taken, last)
         };
         let verdict = Verdict::new(
             now,
@@ -112,9 +113,10 @@ impl Slots {
         let first = self.held.partition_point(|held| held.end <= now.micros());
         let (ended, held) = self.held.split_at(first);
         let sum = |held: &[Held]| held.iter().map(|held| u64::from(held.units)).sum::<u64>();
-        let units = match ended.len() < held.len() {
-            true => self.units - sum(ended),
-            false => sum(held),
+        let units = if ended.len() < held.len() {
+            self.units - sum(ended)
+        } else {
+            sum(held)
         };
         (held, units)
     }
@@ -162,9 +164,10 @@ impl Slots {
     }
 
     fn insert(&mut self, held: Held) {
-        self.shortest = match self.held.is_empty() {
-            true => held.longest,
-            false => self.shortest.min(held.longest),
+        self.shortest = if self.held.is_empty() {
+            held.longest
+        } else {
+            self.shortest.min(held.longest)
         };
         self.units += u64::from(held.units);
         let index = self.held.partition_point(|other| other.end <= held.end);

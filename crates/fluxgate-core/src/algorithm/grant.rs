@@ -200,9 +200,10 @@ pub fn grant(
         }
     }
     let room = lease.most().saturating_sub(outstanding.units().into());
-    let room = match outstanding.0.len() < MAX_ENDS {
-        true => room.div_ceil(2).min(ask.want.into()),
-        false => 0,
+    let room = if outstanding.0.len() < MAX_ENDS {
+        room.div_ceil(2).min(ask.want.into())
+    } else {
+        0
     };
     let (units, window_end, after) = take(lease.shared(), cell, now, room);
     let width = lease.span().get() / PARTS;

@@ -183,9 +183,10 @@ impl Log {
     /// Adds an event that is not before any other.
     pub(super) fn add(&mut self, limit: &Limit, at: i64, cost: u64) {
         self.window = limit.window();
-        let oldest = match self.keeps_gone {
-            true => i64::MIN,
-            false => at - limit.window().get() as i64,
+        let oldest = if self.keeps_gone {
+            i64::MIN
+        } else {
+            at - limit.window().get() as i64
         };
         while let Some(gone) = self.events.pop_front_if(|event| event.at <= oldest) {
             self.units -= u64::from(gone.units);
@@ -311,9 +312,10 @@ impl Log {
         let first = self.events.partition_point(|event| event.at <= after);
         let sum = |events: Iter<'_, Event>| events.map(|event| u64::from(event.units)).sum::<u64>();
         // The shorter part is summed up.
-        let units = match first < self.events.len() - first {
-            true => self.units - sum(self.events.range(..first)),
-            false => sum(self.events.range(first..)),
+        let units = if first < self.events.len() - first {
+            self.units - sum(self.events.range(..first))
+        } else {
+            sum(self.events.range(first..))
         };
         (self.events.range(first..), units)
     }

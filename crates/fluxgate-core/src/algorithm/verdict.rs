@@ -36,9 +36,10 @@ impl Mode {
 
     /// Returns the mode that decides in the same way, and neither takes nor reports a charge.
     pub fn peeking(self) -> Self {
-        match self.waits() {
-            true => Self::Peek,
-            false => Self::PeekNow,
+        if self.waits() {
+            Self::Peek
+        } else {
+            Self::PeekNow
         }
     }
 }
@@ -96,9 +97,10 @@ impl Verdict {
     /// Returns the units left if the request passes, or else the time until it would.
     #[inline]
     pub(crate) fn taken(&self) -> Result<u32, Retry> {
-        match self.passes() {
-            true => Ok(self.remaining),
-            false => Err(self.retry_after),
+        if self.passes() {
+            Ok(self.remaining)
+        } else {
+            Err(self.retry_after)
         }
     }
 

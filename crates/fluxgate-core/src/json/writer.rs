@@ -13,9 +13,10 @@ impl JsonWriter<'_> {
     ///
     /// Ids consist of letters, digits, `_`, `-` and `.`, so they need no escapes.
     pub fn decision_fields(&mut self, decision: &Decision) {
-        self.text(match decision.allowed() {
-            true => "\"allowed\":true,\"outcome\":\"",
-            false => "\"allowed\":false,\"outcome\":\"",
+        self.text(if decision.allowed() {
+            "\"allowed\":true,\"outcome\":\""
+        } else {
+            "\"allowed\":false,\"outcome\":\""
         });
         self.text(decision.outcome().name());
         self.text("\",\"rule\":");
@@ -79,9 +80,12 @@ pub fn quoted(text: &str) -> String {
     if !json.contains(char::is_control) {
         return json;
     }
-    let escaped = json.chars().map(|char| match char.is_control() {
-        true => format!("\\u{:04x}", u32::from(char)),
-        false => char.to_string(),
+    let escaped = json.chars().map(|char| {
+        if char.is_control() {
+            format!("\\u{:04x}", u32::from(char))
+        } else {
+            char.to_string()
+        }
     });
     escaped.collect()
 }

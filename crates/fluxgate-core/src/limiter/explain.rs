@@ -157,9 +157,10 @@ fn explain_rules(
         let rule = &set.rules()[index];
         let explained = &mut rules[index];
         explained.applies = true;
-        explained.mode = match applied.is_shadow() {
-            true => RuleMode::Shadow,
-            false => RuleMode::Enforce,
+        explained.mode = if applied.is_shadow() {
+            RuleMode::Shadow
+        } else {
+            RuleMode::Enforce
         };
         for band in rule.bands_in(&applied.bands) {
             let (before, decided) = (verdicts.before.get(at), verdicts.after.get(at));

@@ -166,14 +166,15 @@ impl<S: Store + 'static> Limiter<S> {
         let mut context = context.clone();
         context.holds = true;
         let decision = self.check(rule_set, &context).await;
-        match decision.allowed() {
-            true => Ok(Hold {
+        if decision.allowed() {
+            Ok(Hold {
                 id: decision.hold(),
                 on_drop: Settlement::RELEASE,
                 decision,
                 limiter: self.clone(),
-            }),
-            false => Err(decision),
+            })
+        } else {
+            Err(decision)
         }
     }
 }

@@ -9,30 +9,25 @@ use crate::store::Store;
 use crate::time::Retry;
 
 impl<S: Store> Limiter<S> {
+    /// Returns the decision on a rule set that does not exist, and reports the name.
     pub(super) fn without_rule_set(&self, name: &str, rules: &RuleSets) -> Decision {
-        // If another thread holds the lock, the next request reports the name.
-        if let Ok(mut names) = self.0.missing.try_lock() {
-            if self.0.logs_missing
-                && let Some(count) = names.log(name)
-            {
-                log_missing(name, rules, self.on_missing(rules), count);
-            }
-            names.report(name, || self.report_missing(name));
-        }
-        self.decide_missing(rules)
+        self.decide_missing(name, rules, self.0.logs_missing)
     }
 
     /// Decides like [`Limiter::without_rule_set`], and tells the observers but not the log: the
     /// requests of a simulation are not real.
     pub(super) fn simulate_missing(&self, name: &str, rules: &RuleSets) -> Decision {
-        if let Ok(mut names) = self.0.missing.try_lock() {
-            names.report(name, || self.report_missing(name));
-        }
-        self.decide_missing(rules)
+        self.decide_missing(name, rules, false)
     }
 
-    /// Returns the decision on a rule set that does not exist.
-    fn decide_missing(&self, rules: &RuleSets) -> Decision {
+    fn decide_missing(&self, name: &str, rules: &RuleSets, logs: bool) -> Decision {
+        // If another thread holds the lock, the next request reports the name.
+        if let Ok(mut names) = self.0.missing.try_lock() {
+            if logs && let Some(count) = names.log(name) {
+                log_missing(name, rules, self.on_missing(rules), count);
+            }
+            names.report(name, || self.report_missing(name));
+        }
         match self.on_missing(rules) {
             OnMissingRuleSet::Allow => Decision::no_rule(),
             OnMissingRuleSet::Deny => Decision::without_rule(false, Outcome::Denied, Retry::Never),

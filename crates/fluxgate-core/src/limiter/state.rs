@@ -126,9 +126,10 @@ impl<S: Store> Limiter<S> {
         subject: Subject<'_>,
         bands: &[Band],
     ) -> Result<Vec<u64>, StoreError> {
-        match bands.iter().any(|band| band.lease().is_some()) {
-            true => self.0.store.on_lease(subject, bands).await,
-            false => Ok(vec![0; bands.len()]),
+        if bands.iter().any(|band| band.lease().is_some()) {
+            self.0.store.on_lease(subject, bands).await
+        } else {
+            Ok(vec![0; bands.len()])
         }
     }
 }

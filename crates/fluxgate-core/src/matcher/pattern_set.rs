@@ -39,9 +39,10 @@ impl Patterns {
         for (pattern, rule) in walked {
             trie.insert(pattern, *rule);
         }
-        let index = match others.len() > FEW {
-            true => Index::new(&others).map(Box::new),
-            false => None,
+        let index = if others.len() > FEW {
+            Index::new(&others).map(Box::new)
+        } else {
+            None
         };
         if index.is_none() {
             for (pattern, rule) in others {

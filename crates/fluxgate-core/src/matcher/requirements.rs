@@ -14,7 +14,7 @@ const MOST_CHOICES: usize = 32;
 
 /// The most parts of one rule that may have several values in a request: every combination of
 /// them is looked up. More are tested.
-const MOST_MULTIPLE: usize = 3;
+const MAX_MULTI_VALUED: usize = 3;
 
 /// The networks around the client's address, by their numbers.
 pub(super) type Networks = SmallVec<[[u8; 4]; 8]>;
@@ -173,7 +173,7 @@ impl Requirements {
         loop {
             let multiple = self.parts.iter().enumerate();
             let multiple = multiple.filter(|(_, (part, _))| part.is_multiple());
-            let Some((next, _)) = multiple.skip(MOST_MULTIPLE).last() else {
+            let Some((next, _)) = multiple.skip(MAX_MULTI_VALUED).last() else {
                 return;
             };
             self.test(next, conditions);

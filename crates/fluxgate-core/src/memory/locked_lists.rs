@@ -88,9 +88,10 @@ impl LockedKeys<'_, '_> {
                 uncharged = log.adjust(band.limit(), now, adjustment);
             }
         };
-        match adjustment.cost > adjustment.reserved {
-            true => self.grow_list(at, band, now, adjust),
-            false => self.change_list(at, band, adjust),
+        if adjustment.cost > adjustment.reserved {
+            self.grow_list(at, band, now, adjust)
+        } else {
+            self.change_list(at, band, adjust)
         }
         uncharged
     }

@@ -206,9 +206,10 @@ impl ActiveRule {
     pub(super) fn set_limits(&mut self, limits: Vec<Limit>) {
         for (band, limit) in self.bands.iter_mut().zip(limits) {
             let changed = Band::new(band.id(), limit);
-            *band = match band.charges_always() {
-                true => changed.charging_always(),
-                false => changed,
+            *band = if band.charges_always() {
+                changed.charging_always()
+            } else {
+                changed
             };
         }
         self.lease_bands();
@@ -254,9 +255,10 @@ impl ActiveRule {
             Some((share, rule)) if self.mode == RuleMode::Enforce => {
                 let mut subject = SubjectBytes::from_slice(rule);
                 subject.extend_from_slice(identity);
-                match share.includes(&subject) {
-                    true => RuleMode::Enforce,
-                    false => RuleMode::Shadow,
+                if share.includes(&subject) {
+                    RuleMode::Enforce
+                } else {
+                    RuleMode::Shadow
                 }
             }
             _ => self.mode,

@@ -74,9 +74,10 @@ pub(super) fn parse_rate(text: &str) -> Option<(u64, Duration)> {
         .parse()
         .ok()
         .filter(|it| (1..=MAX_UNITS).contains(it))?;
-    let window = match window.starts_with(|first: char| first.is_ascii_digit()) {
-        true => parse_duration(window),
-        false => parse_duration(&format!("1{window}")),
+    let window = if window.starts_with(|first: char| first.is_ascii_digit()) {
+        parse_duration(window)
+    } else {
+        parse_duration(&format!("1{window}"))
     };
     Some((units, window?))
 }

@@ -188,12 +188,11 @@ impl<'a> Reader<'a> {
     /// Adds to the number of values, which is bounded.
     fn count(&mut self, nodes: usize, marker: &Marker) -> Result<(), Fault> {
         self.nodes += nodes;
-        match self.nodes > self.max_nodes {
-            true => {
-                let message = format!("too large: over {} values", self.max_nodes);
-                Err(self.fault(marker, &message))
-            }
-            false => Ok(()),
+        if self.nodes > self.max_nodes {
+            let message = format!("too large: over {} values", self.max_nodes);
+            Err(self.fault(marker, &message))
+        } else {
+            Ok(())
         }
     }
 

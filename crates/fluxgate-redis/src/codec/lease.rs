@@ -56,9 +56,10 @@ impl Request {
             put(&mut out, report.ends, 7);
             put(&mut out, report.spent.into(), 4);
             put(&mut out, report.returned.into(), 4);
-            let time = match is_bucket {
-                true => time_of(report.returned),
-                false => Default::default(),
+            let time = if is_bucket {
+                time_of(report.returned)
+            } else {
+                Default::default()
             };
             put(&mut out, time.whole, 7);
             put(&mut out, time.part.into(), 4);

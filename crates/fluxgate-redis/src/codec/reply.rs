@@ -129,9 +129,10 @@ impl Reader<'_> {
             outstanding: u32::from_le_bytes(self.take()?),
         };
         let fits = |units: u32| u64::from(units) <= MAX_UNITS;
-        match fits(grant.units) && fits(grant.outstanding) {
-            true => Ok(grant),
-            false => Err(bad_response("the reply has an impossible grant")),
+        if fits(grant.units) && fits(grant.outstanding) {
+            Ok(grant)
+        } else {
+            Err(bad_response("the reply has an impossible grant"))
         }
     }
 
@@ -141,9 +142,10 @@ impl Reader<'_> {
             last: self.number::<7>()?,
             enough: self.number::<7>()?,
         };
-        match slots.held <= MAX_UNITS && slots.last <= Timestamp::MAX.micros() {
-            true => Ok(Stored::Slots(slots)),
-            false => Err(bad_response("the reply has impossible slots")),
+        if slots.held <= MAX_UNITS && slots.last <= Timestamp::MAX.micros() {
+            Ok(Stored::Slots(slots))
+        } else {
+            Err(bad_response("the reply has impossible slots"))
         }
     }
 
@@ -177,9 +179,10 @@ impl Reader<'_> {
             part: u32::from_le_bytes(self.take()?),
         };
         let refill = u32::from_le_bytes(self.take()?);
-        let overhang = match has_overhang {
-            true => Overhang::from_bits(u32::from_le_bytes(self.take()?)),
-            false => Some(Overhang::NONE),
+        let overhang = if has_overhang {
+            Overhang::from_bits(u32::from_le_bytes(self.take()?))
+        } else {
+            Some(Overhang::NONE)
         };
         match overhang {
             Some(overhang)
@@ -205,9 +208,10 @@ impl Reader<'_> {
         };
         // A settlement may charge as much again as a limit allows.
         let fits = |number: u32| u64::from(number) <= 2 * MAX_UNITS;
-        match WINDOWS.contains(&tag) && fits(counts.previous) && fits(counts.current) {
-            true => Ok(Stored::Counts(tag, counts)),
-            false => Err(bad_response("the reply has impossible counts")),
+        if WINDOWS.contains(&tag) && fits(counts.previous) && fits(counts.current) {
+            Ok(Stored::Counts(tag, counts))
+        } else {
+            Err(bad_response("the reply has impossible counts"))
         }
     }
 

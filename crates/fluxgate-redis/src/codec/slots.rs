@@ -33,9 +33,10 @@ impl SlotsSummary {
         }
         let is_possible =
             is_held(self.last) == (self.held > 0) && (!too_many || is_held(self.enough));
-        match is_possible {
-            true => Ok(self),
-            false => Err(bad_response("the reply has impossible slots")),
+        if is_possible {
+            Ok(self)
+        } else {
+            Err(bad_response("the reply has impossible slots"))
         }
     }
 
@@ -50,19 +51,19 @@ impl SlotsSummary {
         span: Option<Micros>,
     ) -> (Verdict, bool) {
         let capacity = limit.capacity();
-        let retry_after = match cost > capacity {
-            true => Retry::Never,
-            false => Retry::After(Micros::new(self.enough.saturating_sub(now.micros()))),
+        let retry_after = if cost > capacity {
+            Retry::Never
+        } else {
+            Retry::After(Micros::new(self.enough.saturating_sub(now.micros())))
         };
         let charges = retry_after == Retry::NOW && cost > 0;
         let last = Micros::new(self.last.saturating_sub(now.micros()));
-        let (held, last) = match charges && mode.reports_charge() {
-            true => {
-                let longest = limit.window();
-                let span = span.map_or(longest, |span| span.min(longest));
-                (self.held + cost, last.max(span))
-            }
-            false => (self.held, last),
+        let (held, last) = if charges && mode.reports_charge() {
+            let longest = limit.window();
+            let span = span.map_or(longest, |span| span.min(longest));
+            (self.held + cost, last.max(span))
+        } else {
+            (self.held, last)
         };
         let verdict = Verdict {
             at: now,

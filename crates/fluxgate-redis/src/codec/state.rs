@@ -42,9 +42,10 @@ pub(super) fn bucket_tag(shape: bool) -> u8 {
 
 /// Returns the window of a limit, or the `max_wait` of a bucket, in milliseconds.
 pub(super) fn window_ms(limit: &Limit) -> u64 {
-    let span = match limit.algorithm().is_bucket() {
-        true => limit.rate().max_wait().unwrap_or_default(),
-        false => limit.window(),
+    let span = if limit.algorithm().is_bucket() {
+        limit.rate().max_wait().unwrap_or_default()
+    } else {
+        limit.window()
     };
     span.get() / 1000
 }

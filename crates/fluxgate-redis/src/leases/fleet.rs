@@ -75,7 +75,7 @@ enum Event {
     Crash,
     DataLoss,
     Shutdown,
-    /// An instance that ends looks whether it has given back all. It waits until a time.
+    /// An instance that ends looks whether it has returned all. It waits until a time.
     Poll(usize, u32, u64),
     Restart(usize),
 }
@@ -170,7 +170,7 @@ impl<'s> Fleet<'s> {
                     self.shut_down();
                     self.schedule_sometime(Event::Shutdown, self.setting.churn.shutdown);
                 }
-                Event::Poll(instance, start, until) => self.give_back(instance, start, until),
+                Event::Poll(instance, start, until) => self.return_all(instance, start, until),
                 Event::Restart(instance) => {
                     let clock = self.new_clock();
                     let start = self.instances[instance].start;
@@ -438,23 +438,23 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// Lets an instance give back its units and end.
+    /// Lets an instance return its units and end.
     fn shut_down(&mut self) {
         let at = self.random.below(self.instances.len() as u64) as usize;
         let instance = &mut self.instances[at];
         if !instance.is_closing && instance.table().is_some() {
             instance.is_closing = true;
             let (start, until) = (instance.start, self.now + self.setting.network.deadline);
-            self.give_back(at, start, until);
+            self.return_all(at, start, until);
         }
     }
 
-    fn give_back(&mut self, at: usize, start: u32, until: u64) {
+    fn return_all(&mut self, at: usize, start: u32, until: u64) {
         let instance = &self.instances[at];
         let Some(table) = instance.table_of(start) else {
             return;
         };
-        let asks = table.give_back(instance.time(self.now));
+        let asks = table.return_all(instance.time(self.now));
         if self.now >= until || asks.is_empty() && !table.is_any_asking() {
             return self.end(at);
         }

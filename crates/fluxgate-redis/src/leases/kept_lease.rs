@@ -40,7 +40,7 @@ pub(crate) struct KeptLease {
     is_asking: bool,
     /// Whether the keeper is about to ask, unless a request does so first.
     is_queued: bool,
-    /// The units that the ask on its way wants and gives back, which are lost if it is.
+    /// The units that the ask on its way wants and returns, which are lost if it is.
     in_flight: u32,
     /// The units of asks without an answer, which may be out, and until when.
     lost: Option<(u32, u64)>,
@@ -207,9 +207,10 @@ impl KeptLease {
         let wait = retry.after().map_or(u64::MAX / 2, Micros::get);
         let limit = lease.shared();
         // A bucket refills by at most a quarter in this time.
-        let longest = match limit.algorithm().is_bucket() {
-            true => limit.rate().fill().whole / 4,
-            false => wait,
+        let longest = if limit.algorithm().is_bucket() {
+            limit.rate().fill().whole / 4
+        } else {
+            wait
         };
         let span = (lease.span().get() / REFUSAL_PART).min(longest);
         self.refusal = Some(Refusal {
@@ -234,10 +235,12 @@ impl KeptLease {
         self.denied_at = denied_at;
         let rate = lease.shared().rate();
         let owed_at_one = rate.fill().whole - rate.time_of(1).whole;
-        let wait = match lease.shared().algorithm().is_bucket() {
-            _ if rest.remaining > 0 => 0,
-            true => rest.reset_after.get().saturating_sub(owed_at_one),
-            false => rest.reset_after.get(),
+        let wait = if rest.remaining > 0 {
+            0
+        } else if lease.shared().algorithm().is_bucket() {
+            rest.reset_after.get().saturating_sub(owed_at_one)
+        } else {
+            rest.reset_after.get()
         };
         if let Some(refusal) = &mut self.refusal {
             refusal.retry_at = now + wait;
@@ -306,8 +309,8 @@ impl KeptLease {
         (left > 0).then_some(left)
     }
 
-    /// Asks for nothing and gives back all units.
-    pub(crate) fn give_back(&mut self, now: u64) -> Ask {
+    /// Requests nothing and returns all units.
+    pub(crate) fn return_all(&mut self, now: u64) -> Ask {
         self.report(0, |_| true, now)
     }
 
@@ -318,7 +321,7 @@ impl KeptLease {
             return None;
         }
         if now >= self.used_at + lease.span().get() / IDLE_PART {
-            return Some(self.give_back(now));
+            return Some(self.return_all(now));
         }
         let part = lease.span().get() / OLD_PART;
         let is_old = |held: &Held| held.is_renewable && held.left > 0 && now + part >= held.until;
@@ -435,15 +438,14 @@ impl KeptLease {
         let capacity = limit.capacity() as u32;
         let remaining = rest.saturating_add(self.on_lease()).min(capacity);
         let at = shared.map_or(0, |shared| shared.at.micros() + elapsed(shared.known_at));
-        let reset_after = match limit.algorithm().is_bucket() {
-            true => {
-                let missing = limit.rate().time_of((capacity - remaining).into());
-                Micros::new(missing.ceil())
-            }
-            false => shared.map_or(Micros::ZERO, |shared| {
+        let reset_after = if limit.algorithm().is_bucket() {
+            let missing = limit.rate().time_of((capacity - remaining).into());
+            Micros::new(missing.ceil())
+        } else {
+            shared.map_or(Micros::ZERO, |shared| {
                 let left = shared.reset_after.get();
                 Micros::new(left.saturating_sub(elapsed(shared.known_at)))
-            }),
+            })
         };
         Verdict {
             at: Timestamp::saturating_from_micros(at),

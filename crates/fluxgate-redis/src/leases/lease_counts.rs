@@ -12,11 +12,11 @@ pub struct LeaseCounts {
     pub allowed: u64,
     /// Requests denied without asking the store, shortly after it denied one.
     pub denied: u64,
-    /// Asks for units, or with units given back, sent to the store.
+    /// Asks for units, or with returned units, sent to the store.
     pub asks: u64,
     /// Units granted.
     pub granted: u64,
-    /// Units given back.
+    /// Units returned.
     pub returned: u64,
     /// Units that ended before they were spent.
     pub expired: u64,

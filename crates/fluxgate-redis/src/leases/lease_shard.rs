@@ -131,9 +131,10 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn count(&mut self, is_denied: bool) {
-        match is_denied {
-            true => self.denied += 1,
-            false => self.allowed += 1,
+        if is_denied {
+            self.denied += 1
+        } else {
+            self.allowed += 1
         }
     }
 }

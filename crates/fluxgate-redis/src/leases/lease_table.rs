@@ -42,7 +42,7 @@ pub(crate) struct LeaseTable {
     len: AtomicUsize,
     /// The shortest life of a lease, in microseconds.
     shortest: AtomicU64,
-    /// Raised when units may have been given back, so that refusals do not hold.
+    /// Raised when units may have been returned, so that refusals do not hold.
     generation: AtomicU64,
     units: UnitCounts,
 }
@@ -168,9 +168,10 @@ impl LeaseTable {
                 Some(entry) if !entry.owner.band.has_same_lease(check.band) => continue,
                 Some(entry) => {
                     entry.kept.available(now, &mut shard.expired);
-                    match entry.kept.is_busy() {
-                        true => None,
-                        false => entry.kept.ask(lease, check.cost, now),
+                    if entry.kept.is_busy() {
+                        None
+                    } else {
+                        entry.kept.ask(lease, check.cost, now)
                     }
                 }
                 None => {
@@ -240,9 +241,9 @@ impl LeaseTable {
         due
     }
 
-    /// Returns asks that give all units back. Leases with an ask on its way are left
+    /// Returns the asks that return all units. Leases with an ask on its way are left
     /// out.
-    pub(crate) fn give_back(&self, now: u64) -> Vec<(Owner, PendingAsk)> {
+    pub(crate) fn return_all(&self, now: u64) -> Vec<(Owner, PendingAsk)> {
         let mut all = Vec::new();
         // The keeper asks for no more.
         self.lock_low().clear();
@@ -253,7 +254,7 @@ impl LeaseTable {
             } = &mut *shard;
             for (key, Entry { kept, owner }) in entries {
                 if !kept.is_asking() && kept.available(now, expired) > 0 {
-                    let ask = kept.give_back(now);
+                    let ask = kept.return_all(now);
                     all.push((Owner::clone(owner), self.pending(*key, ask, now)));
                 }
             }
@@ -338,7 +339,7 @@ impl LeaseTable {
         }
     }
 
-    /// Lets no refusal hold any more: units may have been given back.
+    /// Lets no refusal hold any more: units may have been returned.
     pub(crate) fn forget_refusals(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }

@@ -116,9 +116,10 @@ impl Fragments {
     fn ordered(&mut self, fragments: &[Fragment], anchors: &[Option<Anchor>]) -> Box<[u32]> {
         let numbers = fragments.iter().map(|fragment| {
             let is_inside = !fragment.text.contains('/');
-            let number = match is_inside {
-                true => Some(self.number(&fragment.text)),
-                false => self.numbers.get(&fragment.text).copied(),
+            let number = if is_inside {
+                Some(self.number(&fragment.text))
+            } else {
+                self.numbers.get(&fragment.text).copied()
             };
             let number = number? as u32;
             let mut anchors = anchors.iter().flatten();

@@ -160,9 +160,10 @@ fn condition(
         if values.is_empty() {
             faults.add(format!("{what} must not be an empty list"));
         }
-        let field = match field == Field::ApiKey && has_hashes(values) {
-            true => Field::ApiKeyHash,
-            false => field,
+        let field = if field == Field::ApiKey && has_hashes(values) {
+            Field::ApiKeyHash
+        } else {
+            field
         };
         let mut all = Vec::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {

@@ -334,9 +334,10 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
                     // Its other numbers are those of a limit.
                     let limit = limit.waiting(max_wait).unwrap_or(*limit);
                     let band = Band::new(band.id(), limit);
-                    checked.push(match rule.charge_always {
-                        true => band.charging_always(),
-                        false => band,
+                    checked.push(if rule.charge_always {
+                        band.charging_always()
+                    } else {
+                        band
                     });
                 });
             }

@@ -25,9 +25,10 @@ impl<'s> Arrivals<'s> {
         if self.burst.0 > 0 {
             return 0;
         }
-        match random.chance(self.traffic.pause) {
-            true => random.below(self.traffic.longest_pause),
-            false => random.between(0, 2 * self.traffic.mean_gap),
+        if random.chance(self.traffic.pause) {
+            random.below(self.traffic.longest_pause)
+        } else {
+            random.between(0, 2 * self.traffic.mean_gap)
         }
     }
 

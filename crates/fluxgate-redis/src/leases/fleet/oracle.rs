@@ -23,19 +23,18 @@ pub(super) enum Figures {
 impl Figures {
     pub(super) fn of(limit: &Limit) -> Self {
         let capacity = i128::from(limit.capacity());
-        match limit.algorithm().is_bucket() {
-            true => {
-                let period = i128::from(limit.rate().period().get());
-                Self::Bucket {
-                    most: capacity * period,
-                    refill: limit.rate().refill().into(),
-                    period,
-                }
+        if limit.algorithm().is_bucket() {
+            let period = i128::from(limit.rate().period().get());
+            Self::Bucket {
+                most: capacity * period,
+                refill: limit.rate().refill().into(),
+                period,
             }
-            false => Self::Window {
+        } else {
+            Self::Window {
                 most: capacity,
                 width: limit.window().get(),
-            },
+            }
         }
     }
 

@@ -81,9 +81,10 @@ impl Zipf {
         // Below the number of keys.
         let key = random.below(self.places.len() as u64) as u32;
         let (own, other) = self.places[key as usize];
-        match random.below(self.place) < own {
-            true => key,
-            false => other,
+        if random.below(self.place) < own {
+            key
+        } else {
+            other
         }
     }
 }

@@ -176,12 +176,11 @@ impl Game {
             Step::Keep(holder) => {
                 let local = self.local(holder, world);
                 let kept = &mut world.holders[holder].kept;
-                let ask = match kept.take_queued() {
-                    true => kept.ask(&self.lease, 0, local),
-                    false => {
-                        kept.available(local, &mut 0);
-                        kept.due(&self.lease, local)
-                    }
+                let ask = if kept.take_queued() {
+                    kept.ask(&self.lease, 0, local)
+                } else {
+                    kept.available(local, &mut 0);
+                    kept.due(&self.lease, local)
                 };
                 ask.is_some() && self.call(world, holder, false, ask)
             }
@@ -191,7 +190,7 @@ impl Game {
                 if kept.is_asking() || kept.available(local, &mut 0) == 0 {
                     return false;
                 }
-                let ask = kept.give_back(local);
+                let ask = kept.return_all(local);
                 self.call(world, holder, false, Some(ask))
             }
             Step::Crash(holder) => {
@@ -244,9 +243,10 @@ impl Game {
         if kept.refusal(1, 0, local).is_some() {
             return false;
         }
-        let ask = match kept.is_busy() {
-            true => None,
-            false => kept.ask(&self.lease, 1, local),
+        let ask = if kept.is_busy() {
+            None
+        } else {
+            kept.ask(&self.lease, 1, local)
         };
         self.call(world, at, true, ask)
     }

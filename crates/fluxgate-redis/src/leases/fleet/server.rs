@@ -67,9 +67,10 @@ impl Server {
         let verdicts: Verdicts = assessed.iter().map(|assessed| assessed.verdict).collect();
         let passes = verdicts.iter().all(Verdict::passes);
         for (assessed, counter) in assessed.iter().zip(counters) {
-            let written = match passes {
-                true => assessed.to_write(),
-                false => assessed.corrected.as_ref(),
+            let written = if passes {
+                assessed.to_write()
+            } else {
+                assessed.corrected.as_ref()
             };
             if let Some(cell) = written {
                 self.cells[counter.index] = Some(*cell);

@@ -114,9 +114,10 @@ impl Network {
         if random.chance(self.lost) {
             return None;
         }
-        let slowest = match random.chance(self.late) {
-            true => self.latest,
-            false => self.slowest,
+        let slowest = if random.chance(self.late) {
+            self.latest
+        } else {
+            self.slowest
         };
         Some(random.between(self.fastest, slowest))
     }

@@ -97,7 +97,7 @@ fn units_that_a_lost_ask_gave_back_may_be_out() {
     kept.used(100, 0);
     kept.ask(&lease, 0, 0).unwrap();
     grant(&mut kept, 150, 0);
-    kept.give_back(1_000);
+    kept.return_all(1_000);
     kept.unanswered();
     let ask = kept.ask(&lease, 0, 2_000).unwrap();
     assert_eq!(ask.want, 204 - 150);
