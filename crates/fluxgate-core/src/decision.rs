@@ -20,8 +20,8 @@ use crate::rules::{ActiveRule, ActiveRuleSet, RuleAction, RuleSet};
 use crate::time::{Micros, Retry, Timestamp};
 pub use charge::Charge;
 pub use outcome::Outcome;
-use wait_refusal::WaitNote;
 pub use wait_refusal::WaitRefusal;
+use wait_refusal::WaitStatus;
 
 /// The wait of a request that is denied because the store failed.
 const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
@@ -72,7 +72,7 @@ pub struct Decision {
     hold: Option<DecisionHold>,
     /// What is left in each enforced band, if the request asked for a hold.
     levels: Vec<(BandRef, u64, Micros)>,
-    wait: WaitNote,
+    wait: WaitStatus,
 }
 
 #[derive(Clone, Debug)]
@@ -368,7 +368,7 @@ impl Decision {
             violated: SmallVec::new(),
             hold: None,
             levels: Vec::new(),
-            wait: WaitNote::None,
+            wait: WaitStatus::None,
         }
     }
 

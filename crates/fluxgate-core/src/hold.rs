@@ -117,6 +117,10 @@ pub struct ParseHoldIdError;
 pub enum Settlement<'a> {
     /// The reserved cost.
     AsReserved,
+    /// The reserved cost, of a request that waits and does not go on. It ends the hold even if
+    /// that has expired while the request waited; one that has been settled is still unknown.
+    #[doc(hidden)]
+    Cancelled,
     /// One cost for every rule.
     Cost(u64),
     /// The cost of the rules that count an attribute (`cost: attr:NAME`), by its name. Other
@@ -132,7 +136,7 @@ impl Settlement<'_> {
     /// attribute if it counts any.
     pub fn cost_of(&self, reserved: u64, attribute: Option<&str>) -> u64 {
         match *self {
-            Self::AsReserved => reserved,
+            Self::AsReserved | Self::Cancelled => reserved,
             Self::Cost(cost) => cost,
             Self::Attributes(costs) => {
                 let cost =

@@ -375,7 +375,7 @@ impl<S: Store> Limiter<S> {
             Err(pending) => self.complete_without_permit(pending).await,
         };
         if mode == Mode::TakeNow {
-            decision.note_no_wait_asked();
+            decision.set_wait_not_requested();
         }
         if mode.takes() {
             self.observe_refused_wait(&decision);

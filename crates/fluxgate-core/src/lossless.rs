@@ -33,9 +33,9 @@ fn escaped(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         for it in chunk.valid().chars() {
             if stands_for_byte(it) {
-                text.extend(it.encode_utf8(&mut [0; 4]).bytes().map(stand_in))
+                text.extend(it.encode_utf8(&mut [0; 4]).bytes().map(stand_in));
             } else {
-                text.push(it)
+                text.push(it);
             }
         }
         text.extend(chunk.invalid().iter().copied().map(stand_in));

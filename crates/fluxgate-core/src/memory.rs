@@ -403,9 +403,10 @@ fn charge_always(
     for at in group.clone().filter(always) {
         let index = at - group.start;
         let (band, cost) = (checks[at].band, cost_of(at));
-        let after = match all.mode().takes() {
-            true => *locked.assess(at, band, now, cost, Mode::PeekNow).verdict(),
-            false => locked.assess_charged(at, band, now, cost_of(last_of(at)), cost),
+        let after = if all.mode().takes() {
+            *locked.assess(at, band, now, cost, Mode::PeekNow).verdict()
+        } else {
+            locked.assess_charged(at, band, now, cost_of(last_of(at)), cost)
         };
         verdicts[first + index] = Verdict::charged_always(decided[index], after);
     }
@@ -471,9 +472,9 @@ impl<C: Clock> Store for MemoryStore<C> {
         let Some(record) = self.reservations.take(id, now) else {
             return Ok(false);
         };
-        // The slots are free; what the rates charged is cancelled below. If the hold has ended,
-        // its units have returned.
-        if record.is_held && self.settle_at(id, Settlement::AsReserved, now).is_none() {
+        // The slots are free; what the rates charged is cancelled below. If the hold has been
+        // settled, that has decided what its units are.
+        if record.is_held && self.settle_at(id, Settlement::Cancelled, now).is_none() {
             return Ok(false);
         }
         reservations::cancel(&self.table, &record, now);

@@ -202,6 +202,11 @@ impl Plan {
         }
     }
 
+    /// Returns whether a request that passes is charged.
+    pub(crate) fn takes(&self) -> bool {
+        self.mode.takes()
+    }
+
     /// Returns what decides one of the requests, if not its limits.
     #[inline]
     pub(crate) fn action(&self, request: usize) -> Option<Action> {
@@ -457,9 +462,10 @@ fn encode_identity(
     context: &RequestContext<'_>,
     out: &mut SubjectBytes,
 ) -> Identity {
-    let on_missing = match context.whole_keys {
-        true => OnMissingKey::Skip,
-        false => rule.on_missing_key(),
+    let on_missing = if context.whole_keys {
+        OnMissingKey::Skip
+    } else {
+        rule.on_missing_key()
     };
     key::encode_identity(rule.key(), on_missing, context, set.ipv6_prefix(), out)
 }

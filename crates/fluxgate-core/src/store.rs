@@ -188,7 +188,7 @@ pub struct KeptReservation<'a> {
     pub until: Timestamp,
     /// How long it waits.
     pub wait: Micros,
-    /// Whether the request is held. Then the reservation ends with the hold.
+    /// Whether the request is held. Then the reservation ends when the hold is settled.
     pub is_held: bool,
     /// What was charged.
     pub charges: Vec<ReservedCharge<'a>>,

@@ -104,7 +104,10 @@ pub(crate) async fn decide(
         // may come to nothing.
         let list = parts.iter();
         let list = list.filter_map(|part| part.recorded(checks, &decider.naming));
-        let (list, life): (Vec<_>, _) = (list.collect(), life_of(checks, hold));
+        let list: Vec<_> = list.collect();
+        // As long as the request waits it can be cancelled, even if the hold has ended.
+        let delays = verdicts.iter().flatten().map(|verdict| verdict.delay);
+        let life = delays.fold(life_of(checks, hold), Micros::max);
         if let Err(cause) = holds::write_list(decider, hold.id, &list, life, deadline).await {
             charges.undo(deadline).await;
             return Err(cause);

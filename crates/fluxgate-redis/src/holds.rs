@@ -60,9 +60,10 @@ pub(crate) async fn settle(
         // A denial from before may not hold any more, or has other numbers.
         decider.clear_near_cache();
     }
-    // The list stays until all parts are settled.
+    // The list stays until all parts are settled, and if the hold has expired as long as the
+    // request may be cancelled.
     failed?;
-    if decider.servers.is_cluster(deadline).await? {
+    if is_held && decider.servers.is_cluster(deadline).await? {
         delete_list(decider, id, deadline).await;
     }
     Ok(is_held.then(|| tally.settled()))
@@ -77,9 +78,10 @@ pub(crate) async fn renew(
     let mut failed = Ok(());
     for holds in holds.chunks(RENEWED_TOGETHER) {
         let deadline = decider.servers.deadline();
-        let some = match decider.servers.is_cluster(deadline).await? {
-            true => renew_on_cluster(decider, holds, deadline).await,
-            false => renew_on_server(decider, holds, deadline).await,
+        let some = if decider.servers.is_cluster(deadline).await? {
+            renew_on_cluster(decider, holds, deadline).await
+        } else {
+            renew_on_server(decider, holds, deadline).await
         };
         match some {
             Ok(some) => renewed.extend(some),
@@ -161,9 +163,13 @@ async fn renew_parts(
     let slots = charges.filter_map(|charge| charge.longest());
     let life = slots.map(|longest| Micros::new(longest).min(span)).max();
     let life = life.unwrap_or(span);
-    // Before the parts, so that it is there as long as they are.
+    // Before the parts, so that it is there as long as they are, and as long as the request
+    // may wait.
+    let wait = parts.iter().flat_map(|part| &part.charges);
+    let wait = wait.map(|charge| charge.longest_wait()).max();
     let mut expire = redis::cmd("PEXPIRE");
-    expire.arg(&key).arg(list_millis(decider, life));
+    let longest = wait.map_or(life, |wait| wait.max(life));
+    expire.arg(&key).arg(list_millis(decider, longest));
     let work = Work::Command(&expire);
     decider.servers.perform(&work, &key, deadline).await?;
     let requests = parts.iter().map(|part| {
@@ -206,10 +212,11 @@ pub(crate) async fn delete_list(decider: &Decider, id: HoldId, deadline: Instant
 }
 
 fn list_millis(decider: &Decider, life: Micros) -> u64 {
-    match decider.servers.has_set_time() {
+    if decider.servers.has_set_time() {
         // The server's clock does not follow that of a test.
-        true => 100_000_000_000,
-        false => life.ceil_millis() + MARGIN_MS,
+        100_000_000_000
+    } else {
+        life.ceil_millis() + MARGIN_MS
     }
 }
 

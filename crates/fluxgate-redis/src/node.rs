@@ -188,9 +188,9 @@ impl Node {
             shared.discard(number, &cause);
         }
         if answered {
-            permit.answered()
+            permit.answered();
         } else {
-            permit.not_answered()
+            permit.not_answered();
         }
         Err(cause)
     }

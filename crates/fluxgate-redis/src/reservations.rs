@@ -50,10 +50,11 @@ pub(crate) async fn keep(
     if record.requests.is_empty() {
         return Ok(false);
     }
-    let millis = match decider.servers.has_set_time() {
+    let millis = if decider.servers.has_set_time() {
         // The server's clock does not follow that of a test.
-        true => 100_000_000_000,
-        false => reservation.wait.ceil_millis() + MARGIN_MS,
+        100_000_000_000
+    } else {
+        reservation.wait.ceil_millis() + MARGIN_MS
     };
     let key = naming.reservation(reservation.id);
     let mut set = redis::cmd("PSETEX");
@@ -69,10 +70,10 @@ pub(crate) async fn cancel(decider: &Arc<Decider>, id: HoldId) -> Result<bool, S
     let Some(record) = take(decider, id).await? else {
         return Ok(false);
     };
-    // The slots are free; what the rates charged is cancelled below. If the hold has ended,
-    // its units have returned.
+    // The slots are free; what the rates charged is cancelled below. If the hold has been
+    // settled, that has decided what its units are.
     if record.is_held
-        && holds::settle(decider, id, Settlement::AsReserved)
+        && holds::settle(decider, id, Settlement::Cancelled)
             .await?
             .is_none()
     {
@@ -100,19 +101,24 @@ async fn take(decider: &Decider, id: HoldId) -> Result<Option<ReservationRecord>
     let work = Work::Script(&TAKE, &call);
     let servers = &decider.servers;
     let taken = servers.perform(&work, &key, servers.deadline()).await?;
-    let Value::Array(taken) = taken else {
-        return Err(unexpected("the script for reservations"));
-    };
-    let [record, Value::BulkString(time)] = &taken[..] else {
-        return Err(unexpected("the script for reservations"));
-    };
-    let record = match record {
-        Value::Nil => return Ok(None),
-        Value::BulkString(record) => ReservationRecord::read(record)?,
-        _ => return Err(unexpected("the script for reservations")),
-    };
-    let time = str::from_utf8(time).ok().and_then(|time| time.parse().ok());
-    let time = time.ok_or_else(|| unexpected("the script for reservations"))?;
+    let (record, time) = parse(&taken).ok_or_else(|| unexpected("the script for reservations"))?;
+    let record = record.map(ReservationRecord::read).transpose()?;
     let now = servers.set_time().map_or(time, Timestamp::micros);
-    Ok(Some(record).filter(|record| record.until.micros() > now))
+    Ok(record.filter(|record| record.until.micros() > now))
+}
+
+/// Returns the record, if there is one, and the time in microseconds.
+fn parse(reply: &Value) -> Option<(Option<&[u8]>, u64)> {
+    let Value::Array(reply) = reply else {
+        return None;
+    };
+    let [record, Value::BulkString(time)] = &reply[..] else {
+        return None;
+    };
+    let time = str::from_utf8(time).ok()?.parse().ok()?;
+    match record {
+        Value::Nil => Some((None, time)),
+        Value::BulkString(record) => Some((Some(record), time)),
+        _ => None,
+    }
 }

@@ -57,10 +57,18 @@
 //! refilled since: it has used less than it was charged. But while a reservation waits,
 //! it returns only max(0, d − (U − M_x)), whether x itself still waits or has gone on.
 //!
-//! A reservation waits if U > now + F. In that case the one that got U goes on at U − F,
-//! later than now; otherwise all that are valid have gone on. U may belong to a
-//! reservation that has been cancelled, or to the excess of a higher settlement. Then too
-//! little returns, and never too much. A rule without `max_wait` lets nothing wait.
+//! A reservation waits if U > now + F and some request had to wait since the bucket was last
+//! full. In that case the one that got U goes on at U − F, later than now; otherwise all that
+//! are valid have gone on. The state says whether any request had to wait (an overhang other
+//! than none), and not the rule of the hold: rules with and without `max_wait` may share the
+//! state while they change. Without such a request U > now + F is the excess of a higher
+//! settlement, or a clock that went back. A rule with `max_wait` does not rely on that, since
+//! earlier releases did not record it. U may belong to a reservation that has been cancelled,
+//! or to an excess. Then too little returns, and never too much.
+//!
+//! U need not cover requests that did not have to wait: they got M ≤ now + F, so U is later than
+//! theirs whenever a reservation waits. So a return under a rule without `max_wait`, to a bucket
+//! for which no request had to wait, leaves the overhang as it is.
 //!
 //! The invariant is that of cancellations, for all charges that are valid, gone on or not,
 //! with S_i at their real cost, and Q more on its right side: T ≥ M_i + S_i − F − Q.
@@ -71,6 +79,8 @@
 //! - x returns d while no reservation waits. Q grows by d, and T loses at most d.
 //!
 //! So Q is what was returned while no reservation waited, as if an operator had refunded it.
+//! What an operator refunds counts towards Q, too, and once that has filled the bucket, U is
+//! unknown: then so does what earlier holds return.
 //!
 //! Let an interval begin at a and end at b, let W wait at a, and let G be charged before a,
 //! go on before a, and return units beside a reservation before b. As above, what goes on in
@@ -132,12 +142,20 @@ impl Bucket {
             owed
         };
         let verdict = bucket_verdict(limit, now, Retry::After(wait), delay, left);
-        let charged = taken.then(|| Self {
-            full_at: instant(now, after),
-            // At most MAX_UNITS.
-            refill: rate.refill() as u32,
-            horizon: rate.horizon(),
-            overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang_at(now).after(time)),
+        let charged = taken.then(|| {
+            let before = stored.map_or(Overhang::NONE, |stored| stored.overhang_at(now));
+            let overhang = before.after(time);
+            Self {
+                full_at: instant(now, after),
+                // At most MAX_UNITS.
+                refill: rate.refill() as u32,
+                horizon: rate.horizon(),
+                overhang: if delay == Some(Micros::ZERO) {
+                    overhang
+                } else {
+                    overhang.reserved()
+                },
+            }
         });
         (verdict, corrected, charged)
     }
@@ -169,10 +187,7 @@ impl Bucket {
             }));
         };
         // The horizon is beyond the time to fill, so only a denial can be beyond it.
-        match owed.whole < rate.horizon().micros() {
-            true => Some(Err(wait)),
-            false => None,
-        }
+        (owed.whole < rate.horizon().micros()).then_some(Err(wait))
     }
 
     /// Returns the same bucket, `owed` away from full.
@@ -188,9 +203,10 @@ impl Bucket {
     /// Returns the same bucket, `back` nearer to full than `owed`.
     fn moved_back(self, rate: &Rate, owed: FracMicros, back: FracMicros, now: Timestamp) -> Self {
         let bucket = self.moved_to(rate, rate.saturating_sub(owed, back), now);
-        // Only reservations are cancelled, and in a shaping queue only the last one.
         let mut overhang = self.overhang_at(now);
-        if rate.max_wait().is_some() {
+        // Without reservations there is no instant to remember. In a shaping queue only the last
+        // one returns its units, and then the one before it is the last.
+        if rate.max_wait().is_some() || !rate.shape() && overhang != Overhang::NONE {
             overhang = overhang.before(back);
         }
         Self { overhang, ..bucket }
@@ -204,10 +220,7 @@ impl Bucket {
             return self.overhang;
         }
         let idle = now.micros().saturating_sub(self.full_at.ceil());
-        self.overhang.after(FracMicros {
-            whole: idle,
-            part: 0,
-        })
+        self.overhang.after_idle(idle)
     }
 }
 
@@ -307,13 +320,15 @@ fn delay_of(
 ) -> (Micros, Option<Micros>) {
     let waits = mode.waits();
     let Some(wait) = wait_of(rate, after) else {
-        let queue = match rate.shape() {
-            true => Micros::new(owed.ceil()),
-            false => Micros::ZERO,
+        let queue = if rate.shape() {
+            Micros::new(owed.ceil())
+        } else {
+            Micros::ZERO
         };
-        return match waits || queue == Micros::ZERO {
-            true => (Micros::ZERO, Some(queue)),
-            false => (queue, None),
+        return if waits || queue == Micros::ZERO {
+            (Micros::ZERO, Some(queue))
+        } else {
+            (queue, None)
         };
     };
     let may_wait = waits && rate.max_wait().is_some_and(|most| wait <= most);
@@ -354,9 +369,11 @@ pub(super) fn return_units(
     let (owed, _) = settle(rate, Some(stored), now);
     let latest = latest(stored, now, owed);
     let time = rate.time_of(units);
+    // The rule of the hold may let nothing wait, and another one with the same state may.
+    let may_wait = rate.max_wait().is_some() || stored.overhang_at(now) != Overhang::NONE;
     let back = if rate.shape() && latest != mark {
         FracMicros::default()
-    } else if rate.max_wait().is_some() && latest > instant(now, rate.fill()) {
+    } else if may_wait && latest > instant(now, rate.fill()) {
         rate.saturating_sub(time, rate.saturating_sub(latest, mark))
     } else {
         time

@@ -4,12 +4,17 @@ use crate::limit::FracMicros;
 
 /// A span of whole microseconds in 29 bits: exact below 2^24 µs (16 s), rounded up
 /// above. Rounding up returns fewer units, never more.
+///
+/// It also says whether there is any reservation at all. One that lies at `full_at` itself is a
+/// span of zero that differs from [`Overhang::NONE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhang(u32);
 
 impl Overhang {
-    /// No reservation lies past `full_at`.
+    /// No request had to wait since the bucket was last full.
     pub const NONE: Self = Self(0);
+    /// A request has to wait, or had to, and none lies past `full_at`. Zero halved once.
+    const AT_FULL: Self = Self(1 << Self::MANTISSA_BITS);
     /// The number of bits.
     pub const BITS: u32 = 29;
 
@@ -57,12 +62,37 @@ impl Overhang {
         if self == Self::NONE {
             return self;
         }
-        Self::new(self.micros().saturating_sub(cost.whole))
+        match self.micros().saturating_sub(cost.whole) {
+            0 => Self::AT_FULL,
+            left => Self::new(left),
+        }
     }
 
     /// Returns the overhang when the bucket's instant moves back by `span`.
     pub(super) fn before(self, span: FracMicros) -> Self {
-        Self::new(self.micros() + span.ceil())
+        match self.micros() + span.ceil() {
+            0 => self,
+            sum => Self::new(sum),
+        }
+    }
+
+    /// Returns what is left after the bucket was full for so many microseconds.
+    #[inline]
+    pub(super) fn after_idle(self, micros: u64) -> Self {
+        if self == Self::NONE || micros == 0 {
+            return self;
+        }
+        Self::new(self.micros().saturating_sub(micros))
+    }
+
+    /// Returns the overhang when a request that has to wait moves the bucket's instant.
+    #[inline]
+    pub(super) fn reserved(self) -> Self {
+        if self == Self::NONE {
+            Self::AT_FULL
+        } else {
+            self
+        }
     }
 }
 
@@ -80,5 +110,18 @@ mod tests {
             assert!(kept == micros || micros >= 1 << 24, "{micros}");
         }
         assert_eq!(Overhang::from_bits(1 << Overhang::BITS), None);
+    }
+
+    #[test]
+    fn an_overhang_of_nothing_tells_of_reservations_until_the_bucket_is_full() {
+        let micros = |whole| FracMicros { whole, part: 0 };
+        let reserved = Overhang::NONE.reserved();
+        assert_eq!((reserved.micros(), reserved == Overhang::NONE), (0, false));
+        assert_eq!(Overhang::from_bits(reserved.bits()), Some(reserved));
+        assert_eq!(reserved.after(micros(5)), reserved);
+        assert_eq!(reserved.before(micros(5)).after(micros(9)), reserved);
+        assert_eq!(reserved.after_idle(0), reserved);
+        assert_eq!(reserved.after_idle(1), Overhang::NONE);
+        assert_eq!(Overhang::NONE.after(micros(5)), Overhang::NONE);
     }
 }

@@ -30,7 +30,9 @@ impl Decision {
         for applied in plan.applied.iter().filter(|applied| applied.is_shadow()) {
             decision.add_shadow(applied, &mut verdicts);
         }
-        decision.add_reservations(all);
+        if plan.takes() {
+            decision.add_reservations(all);
+        }
         decision.add_hold(plan, &plan.applied);
         decision
     }
@@ -55,7 +57,9 @@ impl Decision {
             for applied in &plan.applied[start..end] {
                 decision.add_enforced(applied, &mut verdicts);
             }
-            decision.add_reservations(of_this);
+            if plan.takes() {
+                decision.add_reservations(of_this);
+            }
             decision.add_hold(plan, &plan.applied[start..end]);
             start = end;
             decisions.push(decision);
@@ -73,14 +77,15 @@ impl Decision {
             if decision.rules.is_empty() && shadow.is_empty() {
                 decision.outcome = Outcome::NoRule;
             }
-            match all_allowed {
-                true => {
-                    for applied in shadow {
-                        decision.add_shadow(applied, &mut verdicts);
-                    }
-                    decision.add_hold(plan, shadow);
+            if all_allowed {
+                for applied in shadow {
+                    decision.add_shadow(applied, &mut verdicts);
                 }
-                false => decision.hold = None,
+                decision.add_hold(plan, shadow);
+            } else {
+                // Nothing was charged.
+                decision.hold = None;
+                decision.reservations = Vec::new();
             }
         }
         decisions

@@ -26,12 +26,12 @@ impl WaitRefusal {
 
 /// What is known about the wait of a request beyond its verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum WaitNote {
+pub(super) enum WaitStatus {
     /// Nothing: the verdicts tell.
     #[default]
     None,
     /// The caller asked for a decision without a wait.
-    NotAsked,
+    NotRequested,
     /// The wait was refused after the decision.
     Refused(WaitRefusal),
 }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::charge::Charge;
 use super::outcome::Outcome;
-use super::wait_refusal::{WaitNote, WaitRefusal};
+use super::wait_refusal::{WaitRefusal, WaitStatus};
 use super::{BandReservation, Decision};
 use crate::context::RequestContext;
 use crate::hold::HoldId;
@@ -62,9 +62,9 @@ impl Decision {
     /// ```
     pub fn wait_refusal(&self) -> Option<WaitRefusal> {
         match self.wait {
-            WaitNote::None => self.refusal_by_verdicts(),
-            WaitNote::NotAsked => None,
-            WaitNote::Refused(refusal) => Some(refusal),
+            WaitStatus::None => self.refusal_by_verdicts(),
+            WaitStatus::NotRequested => None,
+            WaitStatus::Refused(refusal) => Some(refusal),
         }
     }
 
@@ -72,14 +72,14 @@ impl Decision {
     #[doc(hidden)]
     pub fn refuse_wait(mut self, refusal: WaitRefusal) -> Self {
         if !self.allowed {
-            self.wait = WaitNote::Refused(refusal);
+            self.wait = WaitStatus::Refused(refusal);
         }
         self
     }
 
     /// Notes that the caller asked for a decision without a wait.
-    pub(crate) fn note_no_wait_asked(&mut self) {
-        self.wait = WaitNote::NotAsked;
+    pub(crate) fn set_wait_not_requested(&mut self) {
+        self.wait = WaitStatus::NotRequested;
     }
 
     /// A bucket reserves if the wait is short enough, unless no more requests may wait. A
@@ -193,7 +193,7 @@ impl Decision {
     }
 
     /// Returns when a request that has to wait goes on, by the clock of the store.
-    pub(crate) fn goes_on_at(&self) -> Timestamp {
+    pub(crate) fn resumes_at(&self) -> Timestamp {
         let decided = self.reservations.iter().map(|it| it.at.micros()).max();
         let at = decided.unwrap_or(0).saturating_add(self.delay.get());
         Timestamp::saturating_from_micros(at)

@@ -147,8 +147,14 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Cancels the charge of a request that waits and does not go on. Continues after a
-    /// failure and returns the first one.
+    /// failure and returns the first one. A hold ends first, which only one caller can do: if it
+    /// has been settled, or cannot be reached, nothing returns.
     pub async fn cancel(&self, charge: Charge) -> Result<(), StoreError> {
+        if let Some(hold) = charge.hold()
+            && self.settle(hold, Settlement::Cancelled).await?.is_none()
+        {
+            return Ok(());
+        }
         let mut first = Ok(());
         for part in charge.iter() {
             let ReservedCharge {
@@ -157,20 +163,16 @@ impl<S: Store> Limiter<S> {
                 units,
                 charged,
             } = part;
-            let cancelled = match charge.by_fallback() {
-                // A fallback that was never created holds nothing.
-                true => match self.0.fallback.get() {
+            let cancelled = if charge.by_fallback() {
+                match self.0.fallback.get() {
                     Some(fallback) => fallback.cancel(subject, bands, units, charged).await,
+                    // A fallback that was never created holds nothing.
                     None => continue,
-                },
-                false => self.0.store.cancel(subject, bands, units, charged).await,
+                }
+            } else {
+                self.0.store.cancel(subject, bands, units, charged).await
             };
             first = first.and(cancelled);
-        }
-        if let Some(hold) = charge.hold() {
-            // The rates have been cancelled. Only the slots are left.
-            let settled = self.settle(hold, Settlement::AsReserved).await;
-            first = first.and(settled.map(drop));
         }
         first
     }

@@ -9,19 +9,22 @@ use crate::store::{KeptReservation, Store, StoreError};
 impl<S: Store> Limiter<S> {
     /// Keeps what a delayed decision has reserved until the request goes on, so that any
     /// process can cancel it by [`Decision::reservation`]. `context` must be that of the
-    /// decision. Does nothing if nothing is reserved.
+    /// decision. Does nothing if nothing is reserved, or it is kept already.
     pub async fn keep_reservation(
         &self,
         decision: &mut Decision,
         context: &RequestContext<'_>,
     ) -> Result<(), StoreError> {
+        if decision.reservation().is_some() {
+            return Ok(());
+        }
         let Some(charge) = decision.charge(context) else {
             return Ok(());
         };
         let hold = decision.hold();
         let reservation = KeptReservation {
             id: hold.unwrap_or_else(HoldId::random),
-            until: decision.goes_on_at(),
+            until: decision.resumes_at(),
             wait: decision.delay_micros(),
             is_held: hold.is_some(),
             charges: charge.iter().collect(),

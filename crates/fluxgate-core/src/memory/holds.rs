@@ -3,6 +3,7 @@
 //! Each has a record of what it charged. A record is removed before its charges are changed,
 //! so a hold is settled once, by one caller.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::HashMap;
@@ -24,11 +25,22 @@ const MAX_HOLDS: usize = 1_000_000;
 const SHARDS: usize = 64;
 /// How many holds are compared for the one that ends first.
 const CANDIDATES: usize = 8;
+/// How many records an insertion inspects. With k, the records that are not needed any more are
+/// at most 1/(k − 1) of those that are, if holds come and go at a steady rate.
+const INSPECTED: usize = 4;
 
 /// The holds of a store.
 #[derive(Debug)]
 pub(super) struct Holds {
-    shards: Box<[Mutex<HashMap<HoldId, Record>>]>,
+    shards: Box<[Mutex<Shard>]>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    records: HashMap<HoldId, Record>,
+    /// The ids of the records, in the order in which they are inspected, and of some that are
+    /// gone.
+    queue: VecDeque<HoldId>,
 }
 
 /// What a hold charged.
@@ -36,6 +48,8 @@ pub(super) struct Holds {
 pub(super) struct Record {
     /// When it ends, or ended at the last look if it has slots.
     pub(super) end: u64,
+    /// Until when its request waits. So long it can be cancelled, even if the hold has ended.
+    pub(super) waits_until: u64,
     /// Whether it is the record of a reservation whose request is held.
     pub(super) is_held: bool,
     pub(super) parts: Box<[Part]>,
@@ -115,9 +129,12 @@ impl Holds {
             .map(|part| hold.span_of_slots(part.band.limit()))
             .max();
         let span = span.unwrap_or_else(|| hold.span_without_slots());
-        let end = now.micros() + span.get();
+        let enforced = list.iter().zip(verdicts);
+        let enforced = enforced.filter(|(check, _)| check.group == Group::ENFORCED);
+        let wait = enforced.map(|(_, verdict)| verdict.delay.get()).max();
         let record = Record {
-            end,
+            end: now.micros() + span.get(),
+            waits_until: now.micros() + wait.unwrap_or(0),
             is_held: false,
             parts,
         };
@@ -127,15 +144,19 @@ impl Holds {
     /// Inserts a record.
     pub(super) fn insert(&self, table: &Table, id: HoldId, record: Record, now: Timestamp) {
         let mut shard = self.shard(id);
-        if table.retention == Retention::UntilFull && shard.len() >= MAX_HOLDS / SHARDS {
-            make_room(&mut shard, now);
+        if table.retention == Retention::UntilFull {
+            shard.sweep(now);
+            if shard.records.len() >= MAX_HOLDS / SHARDS {
+                shard.make_room(now);
+            }
+            shard.queue.push_back(id);
         }
-        shard.insert(id, record);
+        shard.records.insert(id, record);
     }
 
     /// Removes a record.
     pub(super) fn remove(&self, id: HoldId) -> Option<Record> {
-        self.shard(id).remove(&id)
+        self.shard(id).records.remove(&id)
     }
 
     /// Settles a hold, unless it has ended.
@@ -146,17 +167,21 @@ impl Holds {
         settlement: Settlement<'_>,
         now: Timestamp,
     ) -> Option<Settled> {
-        let record = self.remove(hold)?;
+        let mut shard = self.shard(hold);
+        let record = shard.records.get(&hold)?;
         let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
         let mut locked = LockedKeys::new(table, &keys);
-        if record.end_in(&mut locked, hold) <= now.micros() {
-            drop(locked);
-            if table.retention == Retention::Forever {
-                // The clock may go back.
-                self.shard(hold).insert(hold, record);
+        let is_cancelled = settlement == Settlement::Cancelled;
+        let is_waiting = record.waits_until > now.micros();
+        if !(is_cancelled && is_waiting) && record.end_in(&mut locked, hold) <= now.micros() {
+            // The clock may go back.
+            if table.retention == Retention::UntilFull && !is_waiting {
+                shard.records.remove(&hold);
             }
             return None;
         }
+        let record = shard.records.remove(&hold)?;
+        drop(shard);
         let cost_of = |part: &Part| settlement.cost_of(part.units, part.attribute.as_deref());
         let mut uncharged = 0;
         for (at, part) in record.parts.iter().enumerate() {
@@ -184,7 +209,7 @@ impl Holds {
     pub(super) fn renew(&self, table: &Table, hold: HoldId, span: Micros, now: Timestamp) -> bool {
         // Settling waits meanwhile, and no lock of a key is held when it locks the shard.
         let mut shard = self.shard(hold);
-        let Some(record) = shard.get_mut(&hold) else {
+        let Some(record) = shard.records.get_mut(&hold) else {
             return false;
         };
         let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
@@ -202,7 +227,7 @@ impl Holds {
     /// Returns whether a hold has not ended.
     pub(super) fn is_held(&self, table: &Table, hold: HoldId, now: Timestamp) -> bool {
         let shard = self.shard(hold);
-        shard.get(&hold).is_some_and(|record| {
+        shard.records.get(&hold).is_some_and(|record| {
             let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
             record.end_in(&mut LockedKeys::new(table, &keys), hold) > now.micros()
         })
@@ -215,15 +240,21 @@ impl Holds {
 
     /// Returns the number of records, including those of holds that have expired.
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        let counts = self.shards.iter().map(|shard| lock(shard).records.len());
+        counts.sum()
     }
 
-    fn shard(&self, hold: HoldId) -> MutexGuard<'_, HashMap<HoldId, Record>> {
+    fn shard(&self, hold: HoldId) -> MutexGuard<'_, Shard> {
         lock(&self.shards[hold.bits() as usize % SHARDS])
     }
 }
 
 impl Record {
+    /// Returns whether the hold can still be settled or cancelled.
+    fn is_needed(&self, now: Timestamp) -> bool {
+        self.end.max(self.waits_until) > now.micros()
+    }
+
     /// Returns when the hold ends: with the last of its slots, if it has any.
     fn end_in(&self, locked: &mut LockedKeys<'_, '_>, hold: HoldId) -> u64 {
         let slots = self.parts.iter().enumerate();
@@ -235,14 +266,33 @@ impl Record {
     }
 }
 
-/// Removes holds that have expired or, if there are none, one that ends soon.
-fn make_room(shard: &mut HashMap<HoldId, Record>, now: Timestamp) {
-    shard.retain(|_, record| record.end > now.micros());
-    if shard.len() >= MAX_HOLDS / SHARDS {
-        let some = shard.iter().take(CANDIDATES);
-        let first = some.min_by_key(|(_, record)| record.end);
-        if let Some(id) = first.map(|(id, _)| *id) {
-            shard.remove(&id);
+impl Shard {
+    /// Removes the records among the next few that nobody needs any more, so that memory
+    /// follows what is live.
+    fn sweep(&mut self, now: Timestamp) {
+        for _ in 0..INSPECTED.min(self.queue.len()) {
+            let Some(id) = self.queue.pop_front() else {
+                return;
+            };
+            match self.records.get(&id) {
+                Some(record) if record.is_needed(now) => self.queue.push_back(id),
+                Some(_) => {
+                    self.records.remove(&id);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Removes records that nobody needs any more or, if there are none, one that ends soon.
+    fn make_room(&mut self, now: Timestamp) {
+        self.records.retain(|_, record| record.is_needed(now));
+        if self.records.len() >= MAX_HOLDS / SHARDS {
+            let some = self.records.iter().take(CANDIDATES);
+            let first = some.min_by_key(|(_, record)| record.end);
+            if let Some(id) = first.map(|(id, _)| *id) {
+                self.records.remove(&id);
+            }
         }
     }
 }

@@ -89,9 +89,9 @@ impl LockedKeys<'_, '_> {
             }
         };
         if adjustment.cost > adjustment.reserved {
-            self.grow_list(at, band, now, adjust)
+            self.grow_list(at, band, now, adjust);
         } else {
-            self.change_list(at, band, adjust)
+            self.change_list(at, band, adjust);
         }
         uncharged
     }

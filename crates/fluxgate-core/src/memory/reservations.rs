@@ -44,6 +44,7 @@ impl Reservations {
         }
         let record = Record {
             end: reservation.until.micros(),
+            waits_until: reservation.until.micros(),
             is_held: reservation.is_held,
             parts: parts.into(),
         };

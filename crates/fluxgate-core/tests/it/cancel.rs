@@ -1,8 +1,9 @@
 //! Reservations that are cancelled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use fluxgate_core::internals::ready;
+use fluxgate_core::internals::{Retention, ready};
 use fluxgate_core::store::{
     Charged, Checks, HoldId, Micros, Mode, Reason, Settled, Settlement, Subject, Verdicts,
 };
@@ -449,6 +450,108 @@ fn a_reservation_whose_delay_has_passed_cannot_be_cancelled() {
         let found = ready(gate.limiter.cancel_reservation(id)).unwrap();
         assert_eq!(found, cancelled);
     }
+}
+
+/// Whatever settles the hold of a request that waits decides what its units are.
+#[test]
+fn a_reservation_whose_hold_is_released_returns_its_units_once() {
+    let gate = Gate::new(&set_of(QUEUE));
+    let owed = || micros(gate.state(&[])[0].reset_after);
+    let held = RequestContext::builder()
+        .hold(Duration::from_secs(60))
+        .build();
+    assert!(gate.take(2).allowed());
+    let decision = gate.check(&held);
+    assert_eq!(
+        (decision.delay_micros().get(), owed()),
+        (SECOND, 3 * SECOND)
+    );
+    let release = gate
+        .limiter
+        .settle(decision.hold().unwrap(), Settlement::RELEASE);
+    assert!(ready(release).unwrap().is_some());
+    assert_eq!(owed(), 2 * SECOND);
+    cancel(&gate, &held, &decision);
+    assert_eq!(owed(), 2 * SECOND, "they have returned");
+}
+
+/// It waits for four seconds, and its hold lives for one.
+#[test]
+fn a_request_that_waits_longer_than_its_hold_lives_is_cancelled_all_the_same() {
+    for with_slots in [false, true] {
+        for (waited, is_known) in [(SECOND, true), (3 * SECOND - 1, true), (3 * SECOND, false)] {
+            let slots = "{ id: slots, scope: global, algorithm: concurrency, hold: 1s, bands: [ { capacity: 9 } ] }";
+            let slots = if with_slots { slots } else { "" };
+            let rules = set_of(&format!("{QUEUE}, {slots}"));
+            let gate = Gate::with_store(&rules, 100, Retention::UntilFull);
+            let owed = || micros(gate.state(&[])[0].reset_after);
+            let held = RequestContext::builder();
+            let held = held.cost(2).hold(Duration::from_secs(1)).build();
+            for delay in [0, 2 * SECOND] {
+                assert_eq!(gate.take(2).delay_micros().get(), delay);
+            }
+            let (decision, id) = kept(&gate, &held);
+            assert_eq!(decision.delay_micros().get(), 4 * SECOND);
+            gate.at(START + SECOND + waited);
+            let hold = decision.hold().unwrap();
+            let settled = ready(gate.limiter.settle(hold, Settlement::RELEASE));
+            assert_eq!(settled, Ok(None), "the hold has expired");
+            let before = owed();
+            let found = ready(gate.limiter.cancel_reservation(id)).unwrap();
+            assert_eq!(found, is_known, "{with_slots} {waited}");
+            let returned = before - owed();
+            // A second before it goes on, one of its units has refilled.
+            assert_eq!(returned > 0, is_known, "{with_slots} {waited}");
+            assert!(!ready(gate.limiter.cancel_reservation(id)).unwrap());
+        }
+    }
+}
+
+/// A peek reserves nothing, and neither does a call of which a part is denied.
+#[test]
+fn only_what_was_charged_is_kept_and_only_once() {
+    let gate = Gate::new(&set_of(&format!(
+        "{QUEUE}, {{ id: user, scope: per_user, on_missing_key: skip, bands: [ 1/1h ] }}"
+    )));
+    let owed = || micros(gate.state(&[])[0].reset_after);
+    let context = RequestContext::default();
+    let keep = |decision: &mut Decision, context: &RequestContext<'_>| {
+        ready(gate.limiter.keep_reservation(decision, context)).unwrap();
+        decision.reservation()
+    };
+    assert!(gate.take(2).allowed());
+    let mut peeked = gate.peek(&context);
+    assert_eq!(peeked.delay_micros().get(), SECOND);
+    assert_eq!(keep(&mut peeked, &context), None);
+    let ann = RequestContext::builder().user("ann").build();
+    let contexts = [context.clone(), ann.clone(), ann];
+    let mut decisions = ready(gate.limiter.check_all("s", &contexts));
+    assert!(decisions[0].allowed() && !decisions[2].allowed());
+    for (decision, context) in decisions.iter_mut().zip(&contexts) {
+        assert_eq!(keep(decision, context), None);
+    }
+    assert_eq!(owed(), 2 * SECOND);
+    let (mut decision, id) = kept(&gate, &context);
+    assert_eq!(keep(&mut decision, &context), Some(id));
+    assert!(ready(gate.limiter.cancel_reservation(id)).unwrap());
+    assert!(!ready(gate.limiter.cancel_reservation(id)).unwrap());
+    assert_eq!(owed(), 2 * SECOND);
+}
+
+#[test]
+fn a_cancelled_wait_stays_charged_where_that_is_in_any_case() {
+    let gate = Gate::new(&set_of(&format!(
+        "{QUEUE}, {{ id: late, scope: global, charge: always, algorithm: fixed_window, bands: [ 9/1h ] }}"
+    )));
+    let late = || ready(gate.limiter.state("s", "late", &[])).unwrap()[0].remaining;
+    let context = RequestContext::default();
+    assert!(gate.take(2).allowed());
+    let decision = gate.check(&context);
+    cancel(&gate, &context, &decision);
+    assert_eq!(late(), 6);
+    let (_, id) = kept(&gate, &context);
+    assert!(ready(gate.limiter.cancel_reservation(id)).unwrap());
+    assert_eq!((late(), gate.left(&[])), (5, vec![0]));
 }
 
 #[test]

@@ -9,13 +9,13 @@ use fluxgate_core::internals::limit::MAX_UNITS;
 use fluxgate_core::internals::{Retention, RuleNumber, ready};
 use fluxgate_core::store::{Charged, Checks, Group, HoldRequest, Micros, Subject};
 use fluxgate_core::{
-    Algorithm, Band, HoldId, Limit as RealLimit, ManualClock, MemoryStore, Settlement, Store,
-    Timestamp,
+    Algorithm, Band, HoldId, Limit as RealLimit, ManualClock, MemoryStore, RequestContext,
+    Settlement, Store, Timestamp,
 };
 use proptest::prelude::*;
 
 use crate::model::{Counter, Limit, Mark};
-use crate::support::{SECOND, cases};
+use crate::support::{Gate, SECOND, START, cases, set_of};
 
 const SUBJECT: Subject<'_> = Subject {
     rule: RuleNumber::NONE,
@@ -400,7 +400,7 @@ fn limiter(
     ManualClock,
 ) {
     let clock = ManualClock::new(Timestamp::from_micros(1_000 * SECOND).unwrap());
-    let rules = crate::support::parse(&crate::support::set_of(rule));
+    let rules = crate::support::parse(&set_of(rule));
     let store = MemoryStore::with_clock(clock.clone());
     (fluxgate_core::Limiter::new(rules, store), clock)
 }
@@ -489,4 +489,20 @@ fn attributes_settle_only_the_rules_that_count_them() {
     assert_eq!(settled.map(|settled| settled.charged), Some(150));
     let left = |rule| ready(limiter.state("s", rule, &[])).unwrap()[0].remaining;
     assert_eq!((left("requests"), left("tokens")), (9, 850));
+}
+
+/// Nobody settles them, so they expire, and their records with them.
+#[test]
+fn the_records_of_holds_that_have_expired_are_swept_as_new_ones_come() {
+    let rules = set_of("{ id: r, scope: global, bands: [ { capacity: 1000000, window: 1d } ] }");
+    let gate = Gate::with_store(&rules, 100, Retention::UntilFull);
+    let context = RequestContext::builder()
+        .hold(Duration::from_secs(1))
+        .build();
+    for millis in 0..20_000 {
+        assert!(gate.at(START + millis * 1_000).check(&context).allowed());
+    }
+    // A thousand are live, in 64 shards.
+    let records = gate.limiter.store().holds();
+    assert!((1_000..1_700).contains(&records), "{records}");
 }

@@ -53,9 +53,9 @@ pub(crate) type Mark = BigRational;
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// The instant at which a bucket would be full, its horizon, and the latest instant that
-    /// any charge has moved it to.
-    FullAt(BigRational, BigRational, BigRational),
+    /// The instant at which a bucket would be full, its horizon, the latest instant that any
+    /// charge has moved it to, and whether a request had to wait since it was last full.
+    FullAt(BigRational, BigRational, BigRational, bool),
     /// The start of an aligned window, and the units admitted in the one before it and
     /// in it.
     Counts(i128, u64, u64),
@@ -99,7 +99,7 @@ impl Counter {
         let now = i128::from(now);
         match self.0.get_mut(&limit.id()) {
             None => {}
-            Some(Kind::FullAt(full_at, horizon, latest)) => {
+            Some(Kind::FullAt(full_at, horizon, latest, _)) => {
                 let furthest = integer(now) + &*horizon;
                 if *full_at > furthest {
                     *latest -= &*full_at - &furthest;
@@ -220,19 +220,20 @@ impl Counter {
 
     fn charge(&mut self, limit: &Limit, now: u64, cost: u64) {
         let at = self.standing(limit, now);
+        let waits = self.has_waited(limit, now) || self.judge(limit, now, cost).delay > 0;
         let width = i128::from(limit.window);
         let kind = match limit.algorithm {
             Algorithm::TokenBucket => {
                 let missing = units(limit.capacity) - self.tokens(limit, now) + units(cost);
                 let full_at = integer(now.into()) + missing * limit.unit_time();
                 let latest = self.latest(limit, &full_at);
-                Kind::FullAt(full_at, limit.horizon(), latest)
+                Kind::FullAt(full_at, limit.horizon(), latest, waits)
             }
             Algorithm::LeakyBucket => {
                 let level = self.level(limit, now) + units(cost);
                 let full_at = integer(now.into()) + level * limit.unit_time();
                 let latest = self.latest(limit, &full_at);
-                Kind::FullAt(full_at, limit.horizon(), latest)
+                Kind::FullAt(full_at, limit.horizon(), latest, waits)
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 let (previous, current) = self.counts(limit, at);
@@ -286,21 +287,31 @@ impl Counter {
     /// `full_at`.
     fn latest(&self, limit: &Limit, full_at: &BigRational) -> BigRational {
         match self.kind(limit) {
-            Some(Kind::FullAt(_, _, latest)) => full_at.max(latest).clone(),
+            Some(Kind::FullAt(_, _, latest, _)) => full_at.max(latest).clone(),
             _ => full_at.clone(),
+        }
+    }
+
+    /// Returns whether a request had to wait for a bucket since it was last full.
+    fn has_waited(&self, limit: &Limit, now: u64) -> bool {
+        match self.kind(limit) {
+            Some(Kind::FullAt(_, _, latest, waits)) => *waits && *latest > integer(now.into()),
+            _ => false,
         }
     }
 
     /// Returns how many of `back` units return to a bucket that their charge moved to `mark`.
     fn returned(&self, limit: &Limit, now: u64, back: u64, mark: &Mark) -> BigRational {
-        let Some(Kind::FullAt(full_at, _, latest)) = self.kind(limit) else {
+        let Some(Kind::FullAt(full_at, _, latest, _)) = self.kind(limit) else {
             return BigRational::zero();
         };
-        if limit.shape && full_at != mark {
-            return BigRational::zero();
+        if limit.shape {
+            let is_last = full_at == mark;
+            return units(if is_last { back } else { 0 });
         }
         let fill = units(limit.capacity) * limit.unit_time();
-        if limit.max_wait.is_none() || *latest <= integer(now.into()) + fill {
+        let may_wait = limit.max_wait.is_some() || self.has_waited(limit, now);
+        if !may_wait || *latest <= integer(now.into()) + fill {
             return units(back);
         }
         // A reservation waits.
@@ -327,12 +338,12 @@ impl Counter {
     pub(crate) fn cancel(&mut self, limit: &Limit, now: u64, cost: u64, mark: &Mark) {
         self.settle(limit, now);
         let back = self.returned(limit, now, cost, mark);
-        let Some(Kind::FullAt(_, horizon, latest)) = self.kind(limit).cloned() else {
+        let Some(Kind::FullAt(_, horizon, latest, waits)) = self.kind(limit).cloned() else {
             return;
         };
         let level = self.level(limit, now) - back;
         let full_at = integer(now.into()) + &level * limit.unit_time();
-        let kind = Kind::FullAt(full_at, horizon, latest);
+        let kind = Kind::FullAt(full_at, horizon, latest, waits);
         self.write(limit, level.is_positive().then_some(kind));
     }
 
@@ -366,11 +377,12 @@ impl Counter {
                 let taken = more.min(room.unwrap_or(0));
                 let full_at = integer(now.into()) + (level + units(taken)) * limit.unit_time();
                 let horizon = match self.kind(limit) {
-                    Some(Kind::FullAt(_, horizon, _)) if more == 0 => horizon.clone(),
+                    Some(Kind::FullAt(_, horizon, ..)) if more == 0 => horizon.clone(),
                     _ => limit.horizon(),
                 };
                 let latest = self.latest(limit, &full_at);
-                (Kind::FullAt(full_at, horizon, latest), taken)
+                let waits = self.has_waited(limit, now);
+                (Kind::FullAt(full_at, horizon, latest, waits), taken)
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 let (previous, current) = self.counts(limit, at);
@@ -426,8 +438,8 @@ impl Counter {
             return;
         };
         // The last charge has set the horizon; a refund does not change it.
-        let (horizon, latest) = match kind {
-            Kind::FullAt(_, horizon, latest) => (horizon.clone(), latest.clone()),
+        let (horizon, latest, waits) = match kind {
+            Kind::FullAt(_, horizon, latest, waits) => (horizon.clone(), latest.clone(), *waits),
             _ => Default::default(),
         };
         let at = self.standing(limit, now);
@@ -438,14 +450,14 @@ impl Counter {
                 let full_at = integer(now.into()) + &missing * limit.unit_time();
                 missing
                     .is_positive()
-                    .then_some(Kind::FullAt(full_at, horizon, latest))
+                    .then_some(Kind::FullAt(full_at, horizon, latest, waits))
             }
             Algorithm::LeakyBucket => {
                 let level = self.level(limit, now) - units(back);
                 let full_at = integer(now.into()) + &level * limit.unit_time();
                 level
                     .is_positive()
-                    .then_some(Kind::FullAt(full_at, horizon, latest))
+                    .then_some(Kind::FullAt(full_at, horizon, latest, waits))
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 let (mut previous, mut current) = self.counts(limit, at);

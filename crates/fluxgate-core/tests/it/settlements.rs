@@ -7,7 +7,7 @@ use fluxgate_core::internals::ready;
 use fluxgate_core::{HoldId, RequestContext, Settlement};
 use proptest::prelude::*;
 
-use crate::support::{Gate, SECOND, START, cases, global};
+use crate::support::{Gate, SECOND, START, cases, global, parse};
 
 /// A request that was admitted.
 #[derive(Debug)]
@@ -42,6 +42,15 @@ impl Trial {
             held: Vec::new(),
             settled: Vec::new(),
         }
+    }
+
+    /// Gives the limit another style, with the same numbers. The old rules go on elsewhere.
+    fn change(&self, style: &str) {
+        let (capacity, refill, period) = (self.capacity, self.refill, self.period / SECOND);
+        let rules = global(&format!(
+            "{style}, bands: [ {{ capacity: {capacity}, window: 1s, refill: {refill}, period: {period}s }} ]"
+        ));
+        drop(self.gate.limiter.swap_rules(parse(&rules)));
     }
 
     /// Sends a request. Returns its delay if it is admitted.
@@ -196,6 +205,48 @@ fn a_hold_returns_everything_once_nobody_waits() {
     assert_eq!(trial.gate.left(&[]), [3]);
 }
 
+/// The rule begins to wait while a hold is out that knows nothing of it.
+#[test]
+fn a_hold_of_a_rule_that_did_not_wait_returns_nothing_that_a_waiter_counts_on() {
+    let mut trial = Trial::new("on_exceed: reject", 5, 1, 1);
+    trial.come(5).unwrap();
+    trial.change("on_exceed: wait, max_wait: 9s");
+    assert_eq!(trial.come(3), Some(3 * SECOND));
+    // Of five units three are behind it.
+    trial.settle(0, 0);
+    assert_eq!(trial.come(1), Some(2 * SECOND));
+    assert_eq!(trial.exceeded(), None);
+    // The same when the rule stops waiting while requests wait.
+    let mut trial = Trial::new("on_exceed: wait, max_wait: 9s", 5, 1, 1);
+    trial.come(5).unwrap();
+    assert_eq!(trial.come(3), Some(3 * SECOND));
+    trial.settle(0, 0);
+    trial.change("on_exceed: reject");
+    trial.now += 2 * SECOND;
+    assert_eq!(trial.come(1), Some(0));
+    // The waiter lies behind it.
+    trial.settle(1, 0);
+    assert_eq!(trial.gate.left(&[]), [0]);
+    assert_eq!(trial.exceeded(), None);
+}
+
+/// Nobody waits: the bucket owes what others have used beyond what they reserved.
+#[test]
+fn a_rule_that_never_waits_returns_everything_while_it_owes() {
+    let mut trial = Trial::new("on_exceed: reject", 5, 1, 1);
+    trial.come(3).unwrap();
+    trial.come(2).unwrap();
+    let hold = trial.held[1].hold;
+    let settled = ready(trial.gate.limiter.settle(hold, Settlement::Cost(7)));
+    assert_eq!(settled.unwrap().unwrap().uncharged, 0);
+    let owed = || trial.gate.state(&[])[0].reset_after.as_secs();
+    assert_eq!(owed(), 10);
+    let hold = trial.held[0].hold;
+    let settled = ready(trial.gate.limiter.settle(hold, Settlement::Cost(0)));
+    assert_eq!(settled.unwrap().unwrap().charged, 0);
+    assert_eq!(owed(), 7);
+}
+
 /// A queue that was given up long ago must not count as one that waits.
 #[test]
 fn reservations_that_have_passed_keep_nothing_back() {
@@ -262,6 +313,8 @@ enum Step {
     Come(u64),
     /// The request with this number is settled with so much, if anybody waits.
     Settle(usize, u64),
+    /// The rule begins to let requests wait, or ceases to.
+    Change(bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -269,6 +322,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..2_000_u64).prop_map(Step::Pass),
         4 => (1..=6_u64).prop_map(Step::Come),
         4 => (any::<usize>(), 0..=4_u64).prop_map(|(index, cost)| Step::Settle(index, cost)),
+        1 => any::<bool>().prop_map(Step::Change),
     ]
 }
 
@@ -294,6 +348,9 @@ proptest! {
                     if trial.is_waiting() {
                         trial.settle(index % trial.held.len(), cost);
                     }
+                }
+                Step::Change(waits) => {
+                    trial.change(if waits { &style } else { "on_exceed: reject" });
                 }
             }
         }

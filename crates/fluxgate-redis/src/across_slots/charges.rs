@@ -23,6 +23,14 @@ pub(super) struct PendingCharges<'p, 'r> {
     parts: Vec<(&'p Part, Checks<'r>, Answer)>,
 }
 
+/// How the effect of a part is undone.
+enum Undo {
+    /// Its charges, in a slot, and the record of its hold.
+    Charges(u16, Box<Request>),
+    /// The record of its hold alone, at this key.
+    Record(Vec<u8>),
+}
+
 impl<'p, 'r> PendingCharges<'p, 'r> {
     pub(super) fn new(decider: &'p Arc<Decider>) -> Self {
         let parts = Vec::new();
@@ -57,8 +65,13 @@ impl<'p, 'r> PendingCharges<'p, 'r> {
         let decider = self.decider;
         let undos = self.parts.drain(..).filter_map(|(part, checks, answer)| {
             let undo = Request::undo(&checks, &answer, &decider.naming, part.hold.as_ref());
-            let charge = decider.charge_of(&checks);
-            Some((part.slot, undo.ok().flatten()?, charge))
+            let undo = match (undo.ok()?, &part.hold) {
+                (Some(undo), _) => Undo::Charges(part.slot, Box::new(undo)),
+                // Everything is charged in any case, and stays, but there is no hold.
+                (None, Some(hold)) => Undo::Record(hold.key.clone()),
+                (None, None) => return None,
+            };
+            Some((undo, decider.charge_of(&checks)))
         });
         let undos: Vec<_> = undos.collect();
         if undos.is_empty() {
@@ -68,10 +81,17 @@ impl<'p, 'r> PendingCharges<'p, 'r> {
         let runtime = Handle::try_current().ok()?;
         let decider = Arc::clone(decider);
         Some(runtime.spawn(async move {
-            for (slot, undo, charge) in undos {
+            for (undo, charge) in undos {
                 let deadline = Instant::now() + UNDO_TIMEOUT;
                 // If it fails, too much stays charged, never too little.
-                let _ = decider.servers.send(undo, slot, deadline).await;
+                match undo {
+                    Undo::Charges(slot, undo) => {
+                        let _ = decider.servers.send(*undo, slot, deadline).await;
+                    }
+                    Undo::Record(key) => {
+                        let _ = decider.servers.unlink(&[key], deadline).await;
+                    }
+                }
                 // Denials that the charge caused may not hold any more.
                 decider.record_charge(&charge);
             }

@@ -45,9 +45,10 @@ pub(super) fn parts_by_slot(checks: &Checks<'_>, naming: &KeyNaming) -> Vec<Part
     }
     if let Some(hold) = checks.hold().filter(|_| checks.mode().takes()) {
         let is_whole = parts.len() == 1;
-        let life = match is_whole {
-            true => hold.span_without_slots(),
-            false => life_of(checks, hold),
+        let life = if is_whole {
+            hold.span_without_slots()
+        } else {
+            life_of(checks, hold)
         };
         for (number, part) in parts.iter_mut().enumerate() {
             let subject = checks.list()[part.indices[0]].subject;
@@ -115,11 +116,11 @@ impl Part {
     }
 
     /// Returns its checks for a request that is denied. Those that are charged in any case are
-    /// charged, and otherwise nothing is.
+    /// charged, or reported as if they were, and otherwise nothing is.
     pub(super) fn refused_checks<'r>(&self, all: &Checks<'r>) -> Checks<'r> {
         let mode = all.mode();
         let mut checks = self.checks(all, mode);
-        if !checks.charges_always() || !mode.takes() {
+        if !checks.charges_always() || !mode.reports_charge() {
             return self.checks(all, mode.peeking());
         }
         checks.refuse();

@@ -245,7 +245,9 @@ impl Answer {
             let entry = self.entry(at)?;
             let (cost, is_last) = combined_cost(checks, at);
             let limit = check.band.shared_limit();
-            if check.band.charges_always() && !passes && mode.takes() {
+            let is_log = limit.algorithm() == Algorithm::SlidingLog;
+            let is_charged = mode.takes() || mode == Mode::Preview && is_log;
+            if check.band.charges_always() && !passes && is_charged {
                 // The script reports what it has left after the charge.
                 let mode = Mode::PeekNow;
                 let (after, _) = evaluate(limit, entry.stored, self.now, cost, mode, None)?;
@@ -280,7 +282,6 @@ impl Answer {
             let Check { band, cost, .. } = checks.list()[start + at];
             if band.charges_always() && !passes && mode.reports_charge() {
                 let is_log = band.limit().algorithm() == Algorithm::SlidingLog;
-                // A summary of a log does not say what would be left after the charge.
                 if !mode.takes() && !is_log {
                     let stored = self.entry(start + at)?.stored.cell(band.limit())?;
                     let units = total_cost(checks, start + at);
@@ -318,29 +319,27 @@ impl Answer {
 pub(super) fn combined_cost(checks: &Checks<'_>, at: usize) -> (u64, bool) {
     let list = checks.list();
     let check = &list[at];
-    let same_counter = |other: &&Check<'_>| {
-        other.group == check.group
-            && other.band.id() == check.band.id()
-            && other.subject.bytes == check.subject.bytes
-    };
-    let earlier = list[..at].iter().filter(same_counter);
+    let earlier = list[..at].iter().filter(|it| has_same_counter(it, check));
     let cost = earlier.fold(check.cost, |sum, other| sum.saturating_add(other.cost));
-    let is_last = !list[at + 1..].iter().any(|other| same_counter(&other));
+    let is_last = !list[at + 1..].iter().any(|it| has_same_counter(it, check));
     (cost, is_last)
 }
 
 /// Returns the cost of all checks of a group on the counter of one of them.
 fn total_cost(checks: &Checks<'_>, at: usize) -> u64 {
-    let list = checks.list();
-    let mut later = (at..list.len()).filter(|later| {
-        let (check, other) = (&list[at], &list[*later]);
-        other.group == check.group
-            && other.band.id() == check.band.id()
-            && other.subject.bytes == check.subject.bytes
-    });
-    later
-        .next_back()
-        .map_or(0, |last| combined_cost(checks, last).0)
+    let check = &checks.list()[at];
+    let all = checks
+        .list()
+        .iter()
+        .filter(|it| has_same_counter(it, check));
+    all.fold(0, |sum, other| sum.saturating_add(other.cost))
+}
+
+/// Returns whether two checks of one group are on the same counter.
+fn has_same_counter(one: &Check<'_>, other: &Check<'_>) -> bool {
+    one.group == other.group
+        && one.band.id() == other.band.id()
+        && one.subject.bytes == other.subject.bytes
 }
 
 #[derive(Clone, Copy, Debug)]

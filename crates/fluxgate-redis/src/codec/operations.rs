@@ -58,7 +58,9 @@ impl Request {
         let list = checks.list();
         let mut request = Self::new(op, list.len());
         request.has_hold = op != Op::Peek && (checks.hold().is_some() || has_slots(checks));
-        request.has_always = op != Op::Peek && checks.charges_always();
+        // Only the script knows a whole log, and so what a charge in any case would leave of it.
+        let reports_charge = checks.mode().reports_charge();
+        request.has_always = reports_charge && checks.charges_always();
         let mut keys = SubjectKeys::new(naming);
         for (at, check) in list.iter().enumerate() {
             let (cost, is_last) = combined_cost(checks, at);

@@ -7,7 +7,7 @@
 //! before it, and the rest.
 
 use fluxgate_core::internals::limit::{Horizon, MAX_SPAN, MAX_UNITS};
-use fluxgate_core::store::{Checks, HoldRequest};
+use fluxgate_core::store::{Checks, HoldRequest, Micros};
 use fluxgate_core::{Algorithm, Calendar, CalendarUnit, Limit, StoreError};
 
 use super::answer::combined_cost;
@@ -145,6 +145,26 @@ pub(crate) fn read_parts(bytes: &[u8]) -> Result<Vec<RecordedPart>, StoreError> 
 impl RecordedCharge {
     pub(crate) fn has_slots(&self) -> bool {
         self.longest().is_some()
+    }
+
+    /// Returns how long a request may wait for it at most.
+    pub(crate) fn longest_wait(&self) -> Micros {
+        match self.counter {
+            Counter::Bucket {
+                shape: true,
+                capacity,
+                refill,
+                period,
+                ..
+            } => {
+                let fill = u128::from(capacity) * u128::from(period) / u128::from(refill.max(1));
+                Micros::new(u64::try_from(fill).unwrap_or(u64::MAX).saturating_add(1))
+            }
+            Counter::Bucket { max_wait_ms, .. } => Micros::new(max_wait_ms.saturating_mul(1000)),
+            Counter::Window { .. } | Counter::Calendar { .. } | Counter::Slots { .. } => {
+                Micros::ZERO
+            }
+        }
     }
 
     /// Returns how far from the present the slots may end, if they are slots.

@@ -160,9 +160,10 @@ impl Request {
 
     /// Returns where each of its checks has numbers of keys.
     pub(super) fn keys_at(&self) -> &'static [Range<usize>] {
-        match self.op.has_marks() {
-            true => &[KEY_AT, NOTE_AT],
-            false => &[KEY_AT],
+        if self.op.has_marks() {
+            &[KEY_AT, NOTE_AT]
+        } else {
+            &[KEY_AT]
         }
     }
 
@@ -245,11 +246,13 @@ impl Request {
         if limit.algorithm().is_bucket() {
             let rate = limit.rate();
             let time = rate.time_of(cost);
-            let far = match at_once {
-                false => rate.furthest(),
-                // A shaping queue must be empty.
-                true if rate.shape() => time,
-                true => rate.fill(),
+            let far = if !at_once {
+                rate.furthest()
+            } else if rate.shape() {
+                // The queue must be empty.
+                time
+            } else {
+                rate.fill()
             };
             let time = match op {
                 // Beyond any horizon, more makes no difference.
@@ -269,7 +272,8 @@ impl Request {
                 time.whole,
                 far.whole,
             ];
-            self.push_numbers(rate.horizon().exponent(), window_ms(limit), numbers);
+            let max_wait_ms = if at_once { 0 } else { window_ms(limit) };
+            self.push_numbers(rate.horizon().exponent(), max_wait_ms, numbers);
             return;
         }
         // No count is above twice the largest capacity, so a greater refund makes no

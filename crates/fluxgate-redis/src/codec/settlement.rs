@@ -9,6 +9,8 @@ use super::state::{BUCKET_TAG, CALENDAR_TAG, SLOTS_TAG, bucket_tag};
 /// The time to live of a renewal has six bytes, and five if slots are elsewhere.
 const MAX_SPAN: u64 = (1 << 48) - 1;
 const MAX_LIFE: u64 = (1 << 40) - 1;
+/// Where the first check has whether the hold ends even if it has expired.
+const FLAG_AT: usize = 1;
 
 /// How a charge changes.
 struct Change {
@@ -38,7 +40,8 @@ impl Request {
         settlement: &Settlement<'_>,
     ) -> Self {
         let mut request = Self::new(Op::Settle, charges.len() + 1);
-        let record = request.push_hold_check(record, id, Micros::ZERO, Micros::ZERO);
+        let record = request.push_hold_check(record, id, Micros::ZERO, Micros::ZERO, Micros::ZERO);
+        request.checks[FLAG_AT] = u8::from(*settlement == Settlement::Cancelled);
         for (at, charge) in charges.iter().enumerate() {
             request.push_charge(record, at, charge, settlement);
         }
@@ -57,7 +60,9 @@ impl Request {
         let slots = charges.iter().enumerate();
         let slots = slots.filter(|(_, charge)| charge.has_slots());
         let mut request = Self::new(Op::Renew, slots.clone().count() + 1);
-        let record = request.push_hold_check(record, id, span, life);
+        let waits = charges.iter().map(RecordedCharge::longest_wait);
+        let longest_wait = waits.max().unwrap_or_default();
+        let record = request.push_hold_check(record, id, span, life, longest_wait);
         for (at, charge) in slots {
             request.push_charge(record, at, charge, &Settlement::AsReserved);
         }
@@ -66,12 +71,24 @@ impl Request {
 
     /// Adds the check that a settlement or a renewal begins with. Returns the number of
     /// the record's key.
-    fn push_hold_check(&mut self, record: &[u8], id: HoldId, span: Micros, life: Micros) -> usize {
+    fn push_hold_check(
+        &mut self,
+        record: &[u8],
+        id: HoldId,
+        span: Micros,
+        life: Micros,
+        longest_wait: Micros,
+    ) -> usize {
         let key = self.add_key(KeyKind::Other, |names| names.extend_from_slice(record));
         self.push_head(false, key, SLOTS_TAG);
         self.checks.push(0);
         put(&mut self.checks, life.get().min(MAX_LIFE), 5);
-        put(&mut self.checks, 0, 4);
+        // In seconds, of which a whole decade fits.
+        put(
+            &mut self.checks,
+            longest_wait.get().div_ceil(1_000_000).min(u32::MAX.into()),
+            4,
+        );
         self.checks.extend_from_slice(&id.bits().to_le_bytes());
         put(&mut self.checks, span.get().min(MAX_SPAN), 6);
         key

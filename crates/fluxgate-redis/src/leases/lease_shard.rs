@@ -132,9 +132,9 @@ pub(crate) struct Shard {
 impl Shard {
     pub(crate) fn count(&mut self, is_denied: bool) {
         if is_denied {
-            self.denied += 1
+            self.denied += 1;
         } else {
-            self.allowed += 1
+            self.allowed += 1;
         }
     }
 }

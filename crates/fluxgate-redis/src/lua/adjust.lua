@@ -76,7 +76,8 @@ local function adjustments()
       if latest ~= mark or part ~= mark_part then
         time, time_part = 0, 0
       end
-    elseif max_wait > 0 then
+    elseif max_wait > 0 or overhang ~= 0 then
+      -- The rule of the hold may let nothing wait, and another one on the same bucket may.
       local fill, fill_part = time_of(capacity, period, refill)
       if is_less(now + fill, fill_part, latest, part) then
         -- A reservation waits.
@@ -88,9 +89,7 @@ local function adjustments()
       time, time_part = owed, owed_part
     end
     whole, part = saturating_sub(refill, whole, part, time, time_part)
-    if max_wait > 0 then
-      overhang = overhang_of(span_of(overhang) + time + (time_part > 0 and 1 or 0))
-    end
+    overhang = overhang_before(overhang, tag, max_wait, time, time_part)
     set_adjusted(k, bucket_state(stored_horizon, refill, whole, part, overhang))
     return 0
   end

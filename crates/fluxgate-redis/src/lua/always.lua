@@ -16,6 +16,12 @@ local function is_always(at)
   return byte(blob, at) % 2 == 1
 end
 
+-- Returns the units of a check.
+local function units_of(at)
+  local _, units = unpack(ALWAYS, blob, at)
+  return units
+end
+
 -- Charges a check as much as a band may owe.
 local function charge_always(at, k, tag, horizon, window, refill, begins, next_ends)
   local _, units, capacity, period = unpack(ALWAYS, blob, at)

@@ -2,6 +2,10 @@
 -- full, in whole us and R-ths of one. The cost as time (n*P/R) and the furthest debt
 -- (C*P/R and max_wait) come with the check, so nothing is multiplied.
 
+-- The overhang (see bucket_refund.lua) of a bucket that a request has to wait for, or had to,
+-- if no reservation lies past its instant.
+local AT_FULL = 16777216
+
 -- Returns the instant as a state, and when that expires. The digits are formatted
 -- as two integers of eight, which the server's Lua does three times as fast as one
 -- double.
@@ -48,10 +52,14 @@ local function bucket_settle(k, refill)
       overhang = 0
     else
       _, horizon, whole, part, stored_refill, overhang = unpack(LONG_BUCKET, stored)
-      if whole < now then
+      local idle = now - whole - (part > 0 and 1 or 0)
+      if idle > 0 then
         -- It has been full since; the latest instant of a reservation has not moved.
-        slow = slow or load_slow_path()
-        overhang = slow.overhang_after(overhang, now - whole - (part > 0 and 1 or 0))
+        if overhang ~= AT_FULL then
+          slow = slow or load_slow_path()
+          overhang = slow.overhang_after(overhang, idle)
+        end
+        overhang = overhang ~= AT_FULL and overhang or 0
       end
     end
   end
@@ -68,7 +76,16 @@ local function bucket_settle(k, refill)
   return whole, part, stored, horizon, overhang, false
 end
 
-local function bucket_assess(k, _, horizon, _, refill, cost_part, far_part, cost, far)
+-- Returns whether a request that passes has to wait, and so reserves its units.
+local function bucket_waits(tag, max_wait, is_queued, ahead, part, far, far_part)
+  if tag == SHAPING_BUCKET then
+    return is_queued
+  end
+  local at_once = far - max_wait * 1000
+  return max_wait > 0 and (ahead > at_once or ahead == at_once and part > far_part)
+end
+
+local function bucket_assess(k, tag, horizon, max_wait, refill, cost_part, far_part, cost, far)
   local whole, part, stored, stored_horizon, overhang, pulled_back = bucket_settle(k, refill)
   local corrected, corrected_ends, charged, ends
   if pulled_back then
@@ -77,6 +94,7 @@ local function bucket_assess(k, _, horizon, _, refill, cost_part, far_part, cost
   if whole < now then
     whole, part = now, 0
   end
+  local is_queued = whole > now or part > 0
   whole, part = whole + cost, part + cost_part
   if part >= refill then
     whole, part = whole + 1, part - refill
@@ -85,7 +103,10 @@ local function bucket_assess(k, _, horizon, _, refill, cost_part, far_part, cost
   local ahead = whole - now
   local passes = ahead < far or ahead == far and part <= far_part
   if passes and cost + cost_part > 0 then
-    if overhang ~= 0 then
+    if overhang == 0 then
+      local waits = bucket_waits(tag, max_wait, is_queued, ahead, part, far, far_part)
+      overhang = waits and AT_FULL or 0
+    elseif overhang ~= AT_FULL then
       slow = slow or load_slow_path()
       overhang = slow.overhang_after(overhang, cost)
     end

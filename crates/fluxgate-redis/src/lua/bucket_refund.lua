@@ -2,7 +2,9 @@
 
 -- An overhang is how far past the instant of a bucket the latest instant is that a
 -- reservation ever got, in us: 24 bits of a number, and above them how often it was
--- halved, rounded up each time. The proof is in algorithm/bucket.rs.
+-- halved, rounded up each time. It is 0 if no request had to wait since the bucket was last
+-- full, and AT_FULL if none of them lies past the instant. The proof is in
+-- algorithm/bucket.rs.
 local function overhang_of(span)
   local halved = 0
   while span >= 16777216 do
@@ -16,10 +18,21 @@ local function span_of(overhang)
   return span * 2 ^ ((overhang - span) / 16777216)
 end
 
--- Returns the overhang after the bucket's instant moves on by a cost.
+-- Returns the overhang, which is not 0, after the bucket's instant moves on by a cost.
 local function overhang_after(overhang, cost)
   local span = span_of(overhang) - cost
-  return span > 0 and overhang_of(span) or 0
+  return span > 0 and overhang_of(span) or AT_FULL
+end
+
+-- Returns the overhang after the bucket's instant moves back by a span. Without reservations
+-- there is no instant to remember. In a shaping queue only the last one returns its units, and
+-- then the one before it is the last.
+local function overhang_before(overhang, tag, max_wait, back, back_part)
+  if max_wait == 0 and (overhang == 0 or tag == SHAPING_BUCKET) then
+    return overhang
+  end
+  local span = span_of(overhang) + back + (back_part > 0 and 1 or 0)
+  return span > 0 and overhang_of(span) or overhang
 end
 
 -- Returns one span or instant less another, and not below 0.
@@ -35,22 +48,20 @@ local function saturating_sub(refill, whole, part, less, less_part)
 end
 
 -- Returns the state after an instant moves back; none if the bucket is full by now.
--- Only reservations are cancelled, and of a shaping queue only the last one.
-local function moved_back(horizon, max_wait, refill, whole, part, back, back_part, overhang)
+local function moved_back(horizon, tag, max_wait, refill, whole, part, back, back_part, overhang)
   whole, part = saturating_sub(refill, whole, part, back, back_part)
-  if max_wait > 0 then
-    overhang = overhang_of(span_of(overhang) + back + (back_part > 0 and 1 or 0))
-  end
+  overhang = overhang_before(overhang, tag, max_wait, back, back_part)
   if whole > now or whole == now and part > 0 then
     return bucket_state(horizon, refill, whole, part, overhang)
   end
 end
 
 -- v = min(C, v + n); no state if the bucket is full again.
-local function bucket_refund(k, _, _, max_wait, refill, units_part, _, units)
+local function bucket_refund(k, tag, _, max_wait, refill, units_part, _, units)
   local whole, part, stored, horizon, overhang = bucket_settle(k, refill)
   if stored then
-    return stored, moved_back(horizon, max_wait, refill, whole, part, units, units_part, overhang)
+    return stored,
+      moved_back(horizon, tag, max_wait, refill, whole, part, units, units_part, overhang)
   end
 end
 
@@ -72,7 +83,8 @@ local function bucket_cancel(k, tag, _, max_wait, refill, cost_part, _, cost, _,
   end
   local back, back_part = saturating_sub(refill, cost, cost_part, kept, kept_part)
   if back + back_part > 0 then
-    return stored, moved_back(horizon, max_wait, refill, whole, part, back, back_part, overhang)
+    return stored,
+      moved_back(horizon, tag, max_wait, refill, whole, part, back, back_part, overhang)
   end
 end
 
@@ -111,8 +123,9 @@ end
 -- charge as the mark, for which the same holds in any order.
 -- If the clock went back, t_i <= now does not hold: then only the last charge is
 -- undone.
--- If requests may wait, others may be queued behind the charge. So unless the charge
--- is the last one it is cancelled; if it is the last one, its whole effect is undone.
+-- If requests may wait, by this rule or by another one on the same bucket, others may be
+-- queued behind the charge. So unless the charge is the last one it is cancelled; if it is the
+-- last one, its whole effect is undone.
 local function bucket_undo(
   k, tag, horizon, max_wait, refill, cost_part, _, cost, _, mark, mark_part, charged_at, note, overhang
 )
@@ -125,8 +138,12 @@ local function bucket_undo(
     left, left_part = left + 1, left_part - refill
   end
   local is_last = whole == left and part == left_part
-  if max_wait > 0 or tag == SHAPING_BUCKET then
-    if not is_last or stored_overhang ~= overhang_after(overhang, cost) then
+  if max_wait > 0 or tag == SHAPING_BUCKET or stored_overhang ~= 0 then
+    -- A charge that had to wait has left AT_FULL itself.
+    local left_overhang = overhang ~= 0 and overhang_after(overhang, cost)
+      or stored_overhang == AT_FULL and AT_FULL
+      or 0
+    if not is_last or stored_overhang ~= left_overhang then
       return bucket_cancel(k, tag, horizon, max_wait, refill, cost_part, 0, cost, 0, left, left_part)
     elseif mark > now or mark == now and mark_part > 0 then
       return stored, bucket_state(stored_horizon, refill, mark, mark_part, overhang)
@@ -153,5 +170,6 @@ local function bucket_undo(
   if not is_last then
     leave_note(note)
   end
-  return stored, moved_back(stored_horizon, 0, refill, whole, part, cost, cost_part, stored_overhang)
+  return stored,
+    moved_back(stored_horizon, tag, 0, refill, whole, part, cost, cost_part, stored_overhang)
 end

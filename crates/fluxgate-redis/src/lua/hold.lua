@@ -39,6 +39,8 @@ local function read_hold(at)
     whole = whole,
     written = string.sub(blob, at + HOLD_SIZE, at + HOLD_SIZE + size - 1),
     marks = {},
+    -- How long the request waits.
+    wait = 0,
   }
   return hold, at + HOLD_SIZE + size
 end
@@ -87,7 +89,9 @@ local function write_record(hold)
     ends = ends and ends > life and ends or life
   end
   local record = pack(RECORD, hold.whole, ends) .. hold.written .. table.concat(hold.marks)
-  call('PSETEX', KEYS[hold.k], until_after_now(ends), record)
+  -- As long as the request waits it can be cancelled, even if the hold has ended.
+  local needed = now + hold.wait > ends and now + hold.wait or ends
+  call('PSETEX', KEYS[hold.k], until_after_now(needed), record)
 end
 
 -- Returns the record at a key; nothing if there is none, and an error reply if it is

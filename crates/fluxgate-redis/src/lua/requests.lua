@@ -71,6 +71,21 @@ local function furthest_at_once(tag, max_wait, cost_part, far_part, cost, far)
   return far_part, far - max_wait * 1000
 end
 
+-- Returns how long a request that a bucket lets pass has to wait for it, in us.
+local function delay_of(k, tag, max_wait, refill, cost_part, far_part, cost, far)
+  local whole, part = bucket_settle(k, refill)
+  if whole < now then
+    whole, part = now, 0
+  end
+  whole, part = whole + cost, part + cost_part
+  if part >= refill then
+    whole, part = whole + 1, part - refill
+  end
+  far_part, far = furthest_at_once(tag, max_wait, cost_part, far_part, cost, far)
+  local delay, delay_part = saturating_sub(refill, whole, part, now + far, far_part)
+  return delay_part > 0 and delay + 1 or delay
+end
+
 -- Returns how long a request has to wait, in us, if its enforced checks let it pass;
 -- else 0.
 local function wait_of(from, to)
@@ -82,18 +97,8 @@ local function wait_of(from, to)
       return 0
     end
     if tag <= SHAPING_BUCKET then
-      local whole, part = bucket_settle(k, a)
-      if whole < now then
-        whole, part = now, 0
-      end
-      whole, part = whole + d, part + b
-      if part >= a then
-        whole, part = whole + 1, part - a
-      end
-      local far_part, far = furthest_at_once(tag, window, b, c, d, e)
-      local longer, longer_part = saturating_sub(a, whole, part, now + far, far_part)
-      longer = longer_part > 0 and longer + 1 or longer
-      wait = longer > wait and longer or wait
+      local delay = delay_of(k, tag, window, a, b, c, d, e)
+      wait = delay > wait and delay or wait
     end
     if ends_group == 2 then
       return wait
@@ -118,20 +123,27 @@ local function take_permit(at, wait)
 end
 
 -- Charges the checks of a denied group that are charged in any case, and adds the entries
--- of all: theirs have the state after the charge.
-local function add_denied_entries(denied)
+-- of all: theirs have the state after the charge. A preview charges nothing, and the client
+-- knows what the charge would leave, except of a log.
+local function add_denied_entries(denied, is_peek)
+  local units = {}
   for i = 1, #denied do
     local of = denied[i]
     if of.last and holds.is_always(of.at) then
-      holds.charge_always(of.at, of[1], of[2], of[3], of[4], of[5], of[8], of[9])
+      units[of[1]] = holds.units_of(of.at)
+      if not is_peek then
+        holds.charge_always(of.at, of[1], of[2], of[3], of[4], of[5], of[8], of[9])
+      end
     end
   end
   for i = 1, #denied do
     local of = denied[i]
     local stored = of.stored
-    if holds.is_always(of.at) then
+    if holds.is_always(of.at) and not is_peek then
       local _
       _, stored = assess_of(of[2])(spread(of))
+    elseif holds.is_always(of.at) and of[2] == SLIDING_LOG then
+      stored = log_function('charged')(of[1], of[4], of[5], of[6], units[of[1]]) or stored
     end
     add_entry(of.passed, stored)
   end
@@ -143,7 +155,7 @@ end
 local function decide(from, to, at_once, hold, always_at)
   local group, size, passes = {}, 0, true
   local marks = hold and {}
-  local pending
+  local pending, is_enforced_done
   if always_at then
     pending, passes = {}, not holds.is_refused(always_at)
   end
@@ -152,6 +164,7 @@ local function decide(from, to, at_once, hold, always_at)
     op, last, ends_group, _, k, tag, horizon, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
     if at_once and tag <= SHAPING_BUCKET then
       c, e = furthest_at_once(tag, window, b, c, d, e)
+      window = 0
     end
     local passed, stored, charged, ends, corrected, corrected_ends =
       assess_of(tag)(k, tag, horizon, window, a, b, c, d, e)
@@ -167,18 +180,23 @@ local function decide(from, to, at_once, hold, always_at)
     passes = passes and passed
     if marks then
       marks[#marks + 1] = holds.mark_of(tag, b, passed and charged)
+      if passed and tag <= SHAPING_BUCKET and not is_enforced_done then
+        local delay = delay_of(k, tag, window, a, b, c, d, e)
+        hold.wait = delay > hold.wait and delay or hold.wait
+      end
     end
     if last == 1 then
       size = size + 1
       group[size] = { k, charged, ends, corrected, corrected_ends }
     end
     if ends_group > 0 then
+      local is_peek = op == PEEK or op == PEEK + WITH_ALWAYS
       for i = 1, size do
         local of = group[i]
-        write(of[1], passes and op ~= PEEK, of[2], of[3], of[4], of[5], hold)
+        write(of[1], passes and not is_peek, of[2], of[3], of[4], of[5], hold)
       end
       if pending and not passes then
-        add_denied_entries(pending)
+        add_denied_entries(pending, is_peek)
       elseif pending then
         for i = 1, #pending do
           add_entry(pending[i].passed, pending[i].stored)
@@ -192,6 +210,7 @@ local function decide(from, to, at_once, hold, always_at)
       if ends_group == 2 and not passes then
         return
       end
+      is_enforced_done = true
       size, passes = 0, true
     end
   end

@@ -44,7 +44,9 @@ local function changes_rates(from, to)
 end
 
 -- Settles a hold: changes its charges, and deletes the record. Reports for each check
--- the units that were charged on top, or that it was not charged.
+-- the units that were charged on top, or that it was not charged. The hold of a request that
+-- is cancelled while it waits ends so even if it has expired; otherwise its record stays for
+-- that, and expires with the wait.
 local function settle(from, to)
   local k, id = unpack('<I4', blob, from + KEY_AT), unpack('<c16', blob, from + ID_AT)
   local first = from + CHECK_SIZE
@@ -53,9 +55,9 @@ local function settle(from, to)
   if not value then
     return value == false and 'E' or 'G'
   end
+  local is_cancelled = byte(blob, from + 1) == 1
   local ends = end_of_hold(value, first, to, id)
-  if ends <= now then
-    call('UNLINK', KEYS[k])
+  if ends <= now and not is_cancelled then
     return 'G'
   end
   if changes_rates(first, to) then
@@ -82,7 +84,7 @@ end
 -- first check.
 local function renew(from, to)
   local k, id, span = unpack('<I4', blob, from + KEY_AT), unpack('<c16I6', blob, from + ID_AT)
-  local _, _, _, _, _, _, _, life = unpack(CHECK, blob, from)
+  local _, _, _, _, _, _, _, life, longest_wait = unpack(CHECK, blob, from)
   local first = from + CHECK_SIZE
   local value = read_record(k, 0)
   if not value then
@@ -103,7 +105,9 @@ local function renew(from, to)
     ends = now + life
   end
   local record = pack(RECORD, whole, ends) .. string.sub(value, RECORD_SIZE + 1)
-  call('PSETEX', KEYS[k], until_after_now(ends), record)
+  -- The request may still wait, and be cancelled.
+  local needed = now + longest_wait * 1000000
+  call('PSETEX', KEYS[k], until_after_now(needed > ends and needed or ends), record)
   return 'R'
 end
 
@@ -126,5 +130,6 @@ holds = {
   always_size = ALWAYS_SIZE,
   is_refused = is_refused,
   is_always = is_always,
+  units_of = units_of,
   charge_always = charge_always,
 }

@@ -242,8 +242,24 @@ local function sliding_log()
     expire_with_newest(k, window * 1000)
   end
 
-  local adjust, mark_of
+  local adjust, charged, mark_of
   if has_holds == 1 then
+    -- Returns what `assess` would report after a charge of as many units as the log may owe;
+    -- nothing if there is no log and none is charged.
+    function charged(k, window, capacity, cost, units)
+      local log = settle(k, window)
+      local counted, at = log and log.counted or 0, log and log.at or now
+      units = math.max(0, math.min(units, 2 * capacity - counted))
+      if not log and units == 0 then
+        return nil
+      end
+      local too_many, leaving = counted + units + cost - capacity, 0
+      if too_many > 0 and cost <= capacity then
+        leaving = too_many <= counted and leaves(log, too_many) or at
+      end
+      return pack('<ddd', units > 0 and at or log.newest, counted + units, leaving)
+    end
+
     -- Changes a charge to its real cost: takes units off the event at `mark`, or adds as
     -- many as the log may owe. Returns how many it has added.
     function adjust(k, owes, window, capacity, units, mark)
@@ -275,6 +291,7 @@ local function sliding_log()
   return {
     mark_of = mark_of,
     adjust = adjust,
+    charged = charged,
     window_of = window_of,
     assess = assess,
     correct = correct,

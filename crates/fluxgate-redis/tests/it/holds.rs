@@ -5,6 +5,7 @@ mod cluster;
 mod differential;
 mod faults;
 mod outages;
+mod rule_changes;
 mod sequences;
 mod server;
 

@@ -1,8 +1,12 @@
 //! Reservations that any process cancels by their ids, once; and charges in any case on a
 //! cluster.
 
+use std::time::Duration;
+
 use fluxgate_core::store::Micros;
-use fluxgate_core::{HoldId, Limiter, RequestContext, RuleSets, Store};
+use fluxgate_core::{
+    HoldId, Limiter, ManualClock, RequestContext, RuleSets, Settlement, Store, Timestamp,
+};
 use fluxgate_redis::RedisStore;
 use fluxgate_testkit::{FaultProxy, RedisCluster, RedisServer, ReplyFault};
 
@@ -168,5 +172,140 @@ rule_sets:
         assert_eq!(left().await, [1, 0, 99], "{user}");
         let owes = check(0).await;
         assert!(!owes.allowed(), "{user}: it is above its limit");
+    }
+}
+
+/// The request waits for 200 s, and its hold lives for one.
+async fn is_cancelled_after_its_hold(urls: Vec<String>, clear: impl Fn()) {
+    let clock = ManualClock::new(Timestamp::from_micros(START).unwrap());
+    let store = patient(urls).injected_clock(clock.clone());
+    let limiter = Limiter::new(three_rules(), store.connect().await.unwrap());
+    for (waited, is_known) in [(100, true), (200, false)] {
+        clear();
+        clock.set(Timestamp::from_micros(START).unwrap());
+        assert!(limiter.check("api", &context(5)).await.allowed());
+        let held = RequestContext::builder().user("ann").ip([10, 0, 0, 1]);
+        let held = held.cost(2).hold(Duration::from_secs(1)).build();
+        let mut decision = limiter.check("api", &held).await;
+        assert_eq!(decision.delay(), Duration::from_secs(200));
+        let kept = limiter.keep_reservation(&mut decision, &held).await;
+        kept.unwrap();
+        clock.advance(Duration::from_secs(waited));
+        let (id, hold) = (decision.reservation().unwrap(), decision.hold().unwrap());
+        let settled = limiter.settle(hold, Settlement::RELEASE).await;
+        assert_eq!(settled, Ok(None), "the hold has expired");
+        assert_eq!(left(&limiter).await, [93, 93]);
+        assert_eq!(limiter.cancel_reservation(id).await, Ok(is_known));
+        let returned = if is_known { [95, 95] } else { [93, 93] };
+        assert_eq!(left(&limiter).await, returned);
+        assert_eq!(limiter.cancel_reservation(id).await, Ok(false));
+    }
+}
+
+const START: u64 = 20_000 * 86_400_000_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_waits_longer_than_its_hold_lives_is_cancelled_all_the_same() {
+    let server = RedisServer::start();
+    is_cancelled_after_its_hold(vec![server.url()], || {
+        server.cli().command(&["FLUSHALL"]).expect_ok();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster_a_request_that_waits_longer_than_its_hold_lives_is_cancelled() {
+    let cluster = RedisCluster::start(3);
+    is_cancelled_after_its_hold(cluster.urls(), || {
+        for node in cluster.nodes() {
+            node.cli().command(&["FLUSHALL", "SYNC"]).expect_ok();
+        }
+    })
+    .await;
+}
+
+/// The record of a hold lives as long as the request waits, by the server's clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_record_of_a_hold_outlives_the_wait() {
+    let server = RedisServer::start();
+    let store = store_at(server.url()).connect().await.unwrap();
+    let limiter = Limiter::new(three_rules(), store);
+    assert!(limiter.check("api", &context(5)).await.allowed());
+    let held = RequestContext::builder().user("ann").ip([10, 0, 0, 1]);
+    let held = held.cost(2).hold(Duration::from_secs(1)).build();
+    let decision = limiter.check("api", &held).await;
+    assert!(!decision.delay().is_zero());
+    let ttl = || {
+        let keys = server.cli().keys("*:hold2:*");
+        assert_eq!(keys.len(), 1, "{keys:?}");
+        server.cli().command(&["PTTL", &keys[0]]).int()
+    };
+    assert!((150_000..=201_000).contains(&ttl()), "{}", ttl());
+    let renewed = limiter.renew(decision.hold().unwrap(), Duration::from_secs(1));
+    assert_eq!(renewed.await, Ok(true));
+    // The script does not know how long it still waits: for at most an hour.
+    assert!((150_000..=3_601_000).contains(&ttl()), "{}", ttl());
+}
+
+const LATE: &str = "
+rule_sets:
+  api:
+    on_error: deny
+    rules:
+      - { id: strict, scope: per_user, bands: [ { capacity: 2, window: 300d } ] }
+      - { id: late, scope: per_user, charge: always, algorithm: ALGORITHM, bands: [ { capacity: 10, window: 300d } ] }
+";
+
+/// The strict rule denies it, so only the other one would charge it.
+async fn shows_the_charge(urls: Vec<String>) {
+    for (algorithm, user) in [("fixed_window", "ann"), ("sliding_log", "bob")] {
+        let store = patient(urls.clone()).connect().await.unwrap();
+        let limiter = Limiter::new(rules(&LATE.replace("ALGORITHM", algorithm)), store);
+        let request = |cost| RequestContext::builder().user(user).cost(cost).build();
+        assert!(limiter.check("api", &request(1)).await.allowed());
+        for (cost, left) in [(3, 6), (9, 0)] {
+            let explained = limiter.explain("api", &request(cost)).await.unwrap();
+            let after = &explained.rules[1].bands[0].after;
+            assert_eq!(after.remaining, left, "{algorithm} {cost}");
+        }
+        let state = limiter.state("api", "late", &[user]).await.unwrap();
+        assert_eq!(state[0].remaining, 9, "{algorithm}: nothing was charged");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_explanation_shows_the_state_after_a_charge_in_any_case() {
+    let server = RedisServer::start();
+    shows_the_charge(vec![server.url()]).await;
+    let cluster = RedisCluster::start(3);
+    shows_the_charge(cluster.urls()).await;
+}
+
+/// A part of a hold whose units are all charged in any case leaves no record if the request is
+/// denied elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster_a_denied_request_leaves_no_record_of_a_hold() {
+    let cluster = RedisCluster::start(3);
+    for user in ["ann", "bob", "cid", "dan"] {
+        let store = patient(cluster.urls()).connect().await.unwrap();
+        let rules = rules(&LATE.replace("ALGORITHM", "fixed_window"));
+        let limiter = Limiter::new(rules, store);
+        let held = |cost| {
+            let context = RequestContext::builder().user(user).cost(cost);
+            context.hold(Duration::from_secs(3_600)).build()
+        };
+        assert!(!limiter.check("api", &held(3)).await.allowed());
+        until_async("the record to be gone", async || {
+            let nodes = cluster.nodes().iter();
+            nodes
+                .map(|node| node.cli().keys("*hold*").len())
+                .sum::<usize>()
+                == 0
+        })
+        .await;
+        assert_eq!(
+            limiter.state("api", "late", &[user]).await.unwrap()[0].remaining,
+            7
+        );
     }
 }

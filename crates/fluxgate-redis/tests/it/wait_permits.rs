@@ -166,7 +166,10 @@ rule_sets:
     let node = &cluster.nodes()[cluster.node_of_slot(slot_of(key))];
     node.cli().command(&["SET", key, "foreign"]);
     let failed = limiter.reserve("api", &ann(4)).await.unwrap_err();
-    assert_eq!((failed.outcome(), late().await), (Outcome::FailedClosed, 10));
+    assert_eq!(
+        (failed.outcome(), late().await),
+        (Outcome::FailedClosed, 10)
+    );
 }
 
 /// The key of one rule is missing, so the request does not wait for another.

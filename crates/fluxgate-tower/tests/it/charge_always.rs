@@ -65,7 +65,11 @@ async fn a_wait_that_is_cancelled_stays_charged_in_any_case() {
     drop(waits);
     assert_eq!(used(&limiter).await, 2);
     let queue = limiter.state("s", "q", &[]).await.unwrap();
-    assert_eq!(queue[0].reset_after, Duration::from_secs(60), "its own units returned");
+    assert_eq!(
+        queue[0].reset_after,
+        Duration::from_secs(60),
+        "its own units returned"
+    );
 }
 
 /// A store that answers when it may.
