@@ -154,7 +154,7 @@ mod tests {
     /// changes for another reason.
     #[test]
     fn leases_change_nothing_for_other_calls() {
-        assert_eq!(SCRIPT.sha1, "8d1480b12d17cf972da51e528b21c3a80e2dddb0");
+        assert_eq!(SCRIPT.sha1, "78c027ae22a678e18847a618bca16000b0cb223b");
         assert!(!SCRIPT.text.contains("LEASE") && LEASE_SCRIPT.text.contains("LEASE"));
     }
 
