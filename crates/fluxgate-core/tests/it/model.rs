@@ -334,14 +334,21 @@ impl Counter {
         self.write(limit, Some(Kind::Slots(slots)));
     }
 
-    /// Cancels a reservation of a bucket that still waits. What is full again leaves no state.
+    /// Cancels a reservation of a bucket that still waits. What is full again leaves no state. If
+    /// nothing returns, the state stays as it is, and is not corrected by the clock either.
     pub(crate) fn cancel(&mut self, limit: &Limit, now: u64, cost: u64, mark: &Mark) {
+        let before = self.kind(limit).cloned();
         self.settle(limit, now);
         let back = self.returned(limit, now, cost, mark);
+        let level = self.level(limit, now);
         let Some(Kind::FullAt(_, horizon, latest, waits)) = self.kind(limit).cloned() else {
             return;
         };
-        let level = self.level(limit, now) - back;
+        if back.is_zero() || level.is_zero() {
+            self.write(limit, before);
+            return;
+        }
+        let level = level - back;
         let full_at = integer(now.into()) + &level * limit.unit_time();
         let kind = Kind::FullAt(full_at, horizon, latest, waits);
         self.write(limit, level.is_positive().then_some(kind));
