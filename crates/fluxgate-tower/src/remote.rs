@@ -43,8 +43,8 @@ const MAX_LATE_ANSWERS: usize = 64;
 /// have charged it. If the service does not respond in time, requests pass by default. Windows
 /// and logs, which cannot reserve, deny at once: the service's response does not say how long
 /// their rules let a request wait. Slots are held until the response ends, as by a
-/// limiter in the process; one call renews all of them. What the service has reserved for a
-/// request that is abandoned, or whose deadline has passed, is given back when its answer arrives.
+/// limiter in the process; one call renews all of them. If a request is abandoned, or misses its
+/// deadline, its reservation is cancelled or its hold released when the answer arrives.
 #[derive(Clone, Debug)]
 pub struct RemoteHandler {
     settings: Arc<Settings>,

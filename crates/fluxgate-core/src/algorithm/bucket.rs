@@ -62,9 +62,9 @@
 //! are valid have gone on. The state says whether any request had to wait (an overhang other
 //! than none), and not the rule of the hold: rules with and without `max_wait` may share the
 //! state while they change. Without such a request U > now + F is the excess of a higher
-//! settlement, or a clock that went back. A rule with `max_wait` does not rely on that, since
-//! earlier releases did not record it. U may belong to a reservation that has been cancelled,
-//! or to an excess. Then too little returns, and never too much.
+//! settlement, or a clock that went back. Under a rule with `max_wait`, U > now + F alone counts
+//! as a waiting reservation. U may belong to a reservation that has been cancelled, or to an
+//! excess. In these cases too little returns, and never too much.
 //!
 //! U need not cover requests that did not have to wait: they got M ≤ now + F, so U is later than
 //! theirs whenever a reservation waits. So a return under a rule without `max_wait`, to a bucket

@@ -267,8 +267,8 @@ impl Record {
 }
 
 impl Shard {
-    /// Removes the records among the next few that nobody needs any more, so that memory
-    /// follows what is live.
+    /// Inspects the next few records and removes those that are no longer needed, so that memory
+    /// use follows the number of live holds.
     fn sweep(&mut self, now: Timestamp) {
         for _ in 0..INSPECTED.min(self.queue.len()) {
             let Some(id) = self.queue.pop_front() else {
@@ -284,7 +284,7 @@ impl Shard {
         }
     }
 
-    /// Removes records that nobody needs any more or, if there are none, one that ends soon.
+    /// Removes all records that are no longer needed or, if there are none, one that ends soon.
     fn make_room(&mut self, now: Timestamp) {
         self.records.retain(|_, record| record.is_needed(now));
         if self.records.len() >= MAX_HOLDS / SHARDS {

@@ -507,7 +507,7 @@ fn a_request_that_waits_longer_than_its_hold_lives_is_cancelled_all_the_same() {
     }
 }
 
-/// A peek reserves nothing, and neither does a call of which a part is denied.
+/// A peek reserves nothing. Neither does a call that is denied in part.
 #[test]
 fn only_what_was_charged_is_kept_and_only_once() {
     let gate = Gate::new(&set_of(&format!(

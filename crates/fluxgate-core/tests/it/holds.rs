@@ -491,7 +491,7 @@ fn attributes_settle_only_the_rules_that_count_them() {
     assert_eq!((left("requests"), left("tokens")), (9, 850));
 }
 
-/// Nobody settles them, so they expire, and their records with them.
+/// Holds that are not settled expire, and the store drops their records.
 #[test]
 fn the_records_of_holds_that_have_expired_are_swept_as_new_ones_come() {
     let rules = set_of("{ id: r, scope: global, bands: [ { capacity: 1000000, window: 1d } ] }");

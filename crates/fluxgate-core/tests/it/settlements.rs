@@ -230,7 +230,7 @@ fn a_hold_of_a_rule_that_did_not_wait_returns_nothing_that_a_waiter_counts_on() 
     assert_eq!(trial.exceeded(), None);
 }
 
-/// Nobody waits: the bucket owes what others have used beyond what they reserved.
+/// No request waits. The bucket owes only because a settlement was higher than its reservation.
 #[test]
 fn a_rule_that_never_waits_returns_everything_while_it_owes() {
     let mut trial = Trial::new("on_exceed: reject", 5, 1, 1);

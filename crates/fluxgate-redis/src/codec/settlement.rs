@@ -83,7 +83,7 @@ impl Request {
         self.push_head(false, key, SLOTS_TAG);
         self.checks.push(0);
         put(&mut self.checks, life.get().min(MAX_LIFE), 5);
-        // In seconds, of which a whole decade fits.
+        // In seconds: 32 bits hold more than a century.
         put(
             &mut self.checks,
             longest_wait.get().div_ceil(1_000_000).min(u32::MAX.into()),

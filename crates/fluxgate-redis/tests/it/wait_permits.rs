@@ -129,24 +129,22 @@ fn ann(cost: u64) -> RequestContext<'static> {
     RequestContext::builder().user("ann").cost(cost).build()
 }
 
-/// A request that may wait is decided more than once on a cluster.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_cluster_a_request_that_waits_is_charged_in_any_case_once() {
-    let cluster = RedisCluster::start(3);
-    let store = patient(cluster.urls()).max_cluster_waits(1);
-    let limiter = Limiter::new(
-        rules(
-            "
+/// A rule whose requests wait, and one that charges all of them.
+const QUEUE_AND_LATE: &str = "
 rule_sets:
   api:
     on_error: deny
     rules:
       - { id: queue, scope: per_user, on_exceed: wait, max_wait: 1h, bands: [ { capacity: 5, window: 500s } ] }
       - { id: late, scope: per_user, charge: always, algorithm: fixed_window, bands: [ { capacity: 100, window: 300d } ] }
-",
-        ),
-        store.connect().await.unwrap(),
-    );
+";
+
+/// A request that may wait is decided more than once on a cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster_a_request_that_waits_is_charged_in_any_case_once() {
+    let cluster = RedisCluster::start(3);
+    let store = patient(cluster.urls()).max_cluster_waits(1);
+    let limiter = Limiter::new(rules(QUEUE_AND_LATE), store.connect().await.unwrap());
     let late = async || used(&limiter, "late", &["ann"]).await;
     let at_once = limiter.reserve("api", &ann(5)).await.unwrap();
     assert_eq!((at_once.into_delay(), late().await), (Duration::ZERO, 5));
@@ -178,17 +176,10 @@ async fn a_request_that_is_refused_takes_no_permit() {
     let server = RedisServer::start();
     let store = patient([server.url()]).max_cluster_waits(1);
     let limiter = Limiter::new(
-        rules(
-            "
-rule_sets:
-  api:
-    on_error: deny
-    rules:
-      - { id: queue, scope: per_user, on_exceed: wait, max_wait: 1h, bands: [ { capacity: 5, window: 500s } ] }
-      - { id: late, scope: per_user, charge: always, algorithm: fixed_window, bands: [ { capacity: 100, window: 300d } ] }
-      - { id: key, scope: per_api_key, on_missing_key: deny, bands: [ { capacity: 5, window: 500s } ] }
-",
-        ),
+        rules(&format!(
+            "{QUEUE_AND_LATE}      - {{ id: key, scope: per_api_key, on_missing_key: deny, \
+             bands: [ {{ capacity: 5, window: 500s }} ] }}\n"
+        )),
         store.connect().await.unwrap(),
     );
     let with_key = RequestContext::builder().user("ann").api_key("k").cost(5);

@@ -27,7 +27,8 @@ type Answer = Result<Response<Bytes>, CallError>;
 ///
 /// If it is dropped before the answer has arrived, because the client is gone or the deadline has
 /// passed, the service may still have reserved units or taken slots. A task then waits for the
-/// answer and gives them back. Otherwise they would be missing until they expire.
+/// answer and cancels the reservation or releases the hold. Otherwise its units would be missing
+/// until it expires.
 pub(super) struct InFlight<'a> {
     handler: &'a RemoteHandler,
     /// `None` once it has ended.
@@ -82,15 +83,15 @@ impl Drop for InFlight<'_> {
             if let Ok(Ok(answer)) = answer
                 && let Ok(response) = CheckResponse::parse(&answer)
             {
-                handler.give_back(&response).await;
+                handler.abandon(&response).await;
             }
         });
     }
 }
 
 impl RemoteHandler {
-    /// Gives back what the service has reserved for a request that does not proceed.
-    async fn give_back(&self, response: &CheckResponse) {
+    /// Cancels the reservation, or releases the hold, of a request that does not proceed.
+    async fn abandon(&self, response: &CheckResponse) {
         match (response.reservation, response.hold) {
             (Some(reservation), _) => self.cancel_reservation(reservation).await,
             (None, Some((hold, _))) => {

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Bench, RECOVERY, SLACK, patient, rules, until_async};
 
-/// The units of a user, of which 50 return each second: none has all of them back, and so no
-/// key expires, while a test runs.
+/// The capacity of a user. 50 units return each second, so no bucket is full again, and no key
+/// expires, while a test runs.
 const CAPACITY: u64 = 10_000;
 
 /// A bucket per user, and a global limit of one unit that never returns.

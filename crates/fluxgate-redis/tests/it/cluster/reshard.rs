@@ -39,7 +39,7 @@ fn two_processes_on_a_slot_that_moves(algorithm: &str) {
     let mut processes = [0, 1].map(start);
     processes.iter_mut().for_each(LoadProcess::begin);
     let slot = wait_for("the first key", || slot_of_keys(&cluster, "ann"));
-    // The processes go on until they are told to end.
+    // The processes run until their standard input is closed.
     let mut moves = 0;
     while moves < 2 || errors(&cluster, "MOVED") == 0 {
         assert!(moves < 30, "no client asks a node whose slot has moved");

@@ -125,7 +125,7 @@ async fn a_user_without_permission_is_noperm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_its_data_is_loading() {
-    // It loads for longer than a busy machine may take, but serves clients often meanwhile.
+    // Loading takes longer than any stall of a busy machine, and clients are answered during it.
     let server = RedisServer::builder()
         .config("key-load-delay 1000")
         .config("loading-process-events-interval-bytes 1024")

@@ -106,7 +106,7 @@ async fn expect_left(server: &RedisServer, start: Stopwatch) {
     let mut last = Duration::ZERO;
     while start.elapsed() < FOLLOWED + AFTER {
         if cli.command(&["ROLE"]).array()[0].text() != "master" {
-            // The machine is so slow that the sentinels have made it a replica meanwhile.
+            // The machine is slow, and the sentinels have already demoted it.
             break;
         }
         let now = decisions(&mut cli);

@@ -16,7 +16,7 @@ fn stop(service: &Service) {
     wait_until("the service is stopped", || {
         let mut tasks = fs::read_dir(&tasks).unwrap();
         tasks.all(|task| {
-            // A thread may have ended meanwhile.
+            // The thread may have ended since it was listed.
             let stat = fs::read_to_string(task.unwrap().path().join("stat"));
             stat.is_ok_and(|stat| {
                 let (_, rest) = stat.rsplit_once(") ").unwrap();

@@ -159,8 +159,8 @@ fn check_upstream(
 ) -> Result<usize, String> {
     let mut requests = Vec::new();
     for (index, received) in upstream.received().into_iter().enumerate() {
-        // From the start of the connection: the new bytes may begin within a request, of which
-        // the upstream has read the first part before.
+        // Parse from the start of the connection: the new bytes may begin in the middle of a
+        // request.
         let bytes = &received.bytes;
         let old = before.get(index).map_or(&[][..], |before| &before.bytes);
         if bytes.len() == old.len() {
