@@ -2,6 +2,7 @@
 
 mod encoding;
 mod subject;
+mod subject_bytes;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,8 +16,9 @@ pub use encoding::IdentityPart;
 use encoding::{
     AD_HOC, ANONYMOUS, API_KEY, ATTRIBUTE, Decoder, HEADER, IPV4, IPV6, METHOD, PATH, USER,
 };
-pub(crate) use encoding::{RESETS, SubjectBytes, encode_bytes};
+pub(crate) use encoding::{RESETS, encode_bytes};
 pub use subject::{RuleNumber, Subject, SubjectParts};
+pub use subject_bytes::SubjectBytes;
 
 /// One part of a key, as a rule names it.
 ///

@@ -28,13 +28,8 @@ use normal_form::{behind_host, is_plain, normal_form, without_slash};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestPath<'a> {
     raw: Cow<'a, str>,
-    /// The raw form in lower case, if case is ignored and it has capitals.
-    lower: Option<Cow<'a, str>>,
-    /// The normal form with its slash at the end, if that differs from the form above.
-    with_slash: Option<Cow<'a, str>>,
-    /// The normal form, with its slash at the end, of what is behind the first segment, if the
-    /// path begins with two slashes: servers that parse it as a URL take that segment for a host.
-    behind_host: Option<Cow<'a, str>>,
+    /// Boxed, because most paths have but one form.
+    others: Option<Box<OtherForms<'a>>>,
     /// Whether a slash at the end belongs to the normal form: the path is used as it is.
     keeps_slash: bool,
     /// Whether patterns are compared without ASCII case. Then all forms but the raw one are in
@@ -42,14 +37,24 @@ pub struct RequestPath<'a> {
     ignores_case: bool,
 }
 
+/// The forms of a path that differ from the raw one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct OtherForms<'a> {
+    /// The raw form in lower case, if case is ignored and it has capitals.
+    lower: Option<Cow<'a, str>>,
+    /// The normal form with its slash at the end, if that differs from the form above.
+    with_slash: Option<Cow<'a, str>>,
+    /// The normal form, with its slash at the end, of what is behind the first segment, if the
+    /// path begins with two slashes: servers that parse it as a URL take that segment for a host.
+    behind_host: Option<Cow<'a, str>>,
+}
+
 impl<'a> RequestPath<'a> {
     /// Uses a path as it is, in both forms.
     pub fn as_given(path: impl Into<Cow<'a, str>>) -> Self {
         Self {
             raw: path.into(),
-            lower: None,
-            with_slash: None,
-            behind_host: None,
+            others: None,
             keeps_slash: true,
             ignores_case: false,
         }
@@ -57,7 +62,10 @@ impl<'a> RequestPath<'a> {
 
     /// Sets the normal form, in which a slash at the end is dropped where that counts.
     pub fn with_normal(mut self, normal: impl Into<Cow<'a, str>>) -> Self {
-        self.with_slash = Some(normal.into()).filter(|normal| *normal != *self.first());
+        let normal = Some(normal.into()).filter(|normal| *normal != *self.first());
+        if normal.is_some() || self.others.is_some() {
+            self.others_mut().with_slash = normal;
+        }
         self.keeps_slash = false;
         self
     }
@@ -91,7 +99,10 @@ impl<'a> RequestPath<'a> {
     pub(crate) fn with_host_form(mut self) -> Self {
         let path = behind_host(&self.raw);
         // Its faults are faults of the whole path.
-        self.behind_host = path.and_then(|path| normal_form(path).ok());
+        let path = path.and_then(|path| normal_form(path).ok());
+        if path.is_some() || self.others.is_some() {
+            self.others_mut().behind_host = path;
+        }
         self
     }
 
@@ -100,13 +111,15 @@ impl<'a> RequestPath<'a> {
         let has_capitals = |text: &str| text.bytes().any(|byte| byte.is_ascii_uppercase());
         if has_capitals(&self.raw) {
             // Without a normal form of its own, the new form is the normal one as well.
-            self.lower = Some(Cow::Owned(self.raw.to_ascii_lowercase()));
+            self.others_mut().lower = Some(Cow::Owned(self.raw.to_ascii_lowercase()));
         }
-        for form in [&mut self.with_slash, &mut self.behind_host] {
-            if let Some(form) = form
-                && has_capitals(form)
-            {
-                form.to_mut().make_ascii_lowercase();
+        if let Some(others) = &mut self.others {
+            for form in [&mut others.with_slash, &mut others.behind_host] {
+                if let Some(form) = form
+                    && has_capitals(form)
+                {
+                    form.to_mut().make_ascii_lowercase();
+                }
             }
         }
         self.ignores_case = true;
@@ -136,7 +149,7 @@ impl<'a> RequestPath<'a> {
     /// compare this form: where a server distinguishes `/a/` from `/a`, only one of them is
     /// excepted.
     pub fn normal_with_slash(&self) -> &str {
-        self.with_slash.as_deref().unwrap_or(self.first())
+        self.with_slash().unwrap_or(self.first())
     }
 
     /// Returns the normal form if it differs from the raw one.
@@ -149,9 +162,8 @@ impl<'a> RequestPath<'a> {
     pub fn forms(&self) -> impl Iterator<Item = &str> {
         let with_slash = self.normal_with_slash();
         let normal = Some(self.normal()).filter(|normal| normal.len() < with_slash.len());
-        let forms = [Some(self.first()), self.with_slash.as_deref(), normal];
-        let behind_host = self.behind_host.as_deref();
-        let behind_host = behind_host.map(|path| [path, without_slash(path)]);
+        let forms = [Some(self.first()), self.with_slash(), normal];
+        let behind_host = self.behind_host().map(|path| [path, without_slash(path)]);
         forms
             .into_iter()
             .flatten()
@@ -161,11 +173,9 @@ impl<'a> RequestPath<'a> {
     /// Returns the forms that exceptions and routes compare, without repetition: the raw form,
     /// and the normal form with its slash at the end.
     pub fn exact_forms(&self) -> impl Iterator<Item = &str> {
-        let forms = [Some(self.first()), self.with_slash.as_deref()];
-        forms
+        [Some(self.first()), self.with_slash(), self.behind_host()]
             .into_iter()
             .flatten()
-            .chain(self.behind_host.as_deref())
     }
 
     /// Returns whether `holds` returns true for at least one form.
@@ -182,9 +192,13 @@ impl<'a> RequestPath<'a> {
     pub fn borrowed(&self) -> RequestPath<'_> {
         RequestPath {
             raw: Cow::Borrowed(&self.raw),
-            lower: self.lower.as_deref().map(Cow::Borrowed),
-            with_slash: self.with_slash.as_deref().map(Cow::Borrowed),
-            behind_host: self.behind_host.as_deref().map(Cow::Borrowed),
+            others: self.others.as_ref().map(|others| {
+                Box::new(OtherForms {
+                    lower: others.lower.as_deref().map(Cow::Borrowed),
+                    with_slash: others.with_slash.as_deref().map(Cow::Borrowed),
+                    behind_host: others.behind_host.as_deref().map(Cow::Borrowed),
+                })
+            }),
             ..*self
         }
     }
@@ -194,9 +208,13 @@ impl<'a> RequestPath<'a> {
         let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         RequestPath {
             raw: own(self.raw),
-            lower: self.lower.map(own),
-            with_slash: self.with_slash.map(own),
-            behind_host: self.behind_host.map(own),
+            others: self.others.map(|others| {
+                Box::new(OtherForms {
+                    lower: others.lower.map(own),
+                    with_slash: others.with_slash.map(own),
+                    behind_host: others.behind_host.map(own),
+                })
+            }),
             keeps_slash: self.keeps_slash,
             ignores_case: self.ignores_case,
         }
@@ -204,7 +222,20 @@ impl<'a> RequestPath<'a> {
 
     /// Returns the raw form, in lower case if case is ignored.
     fn first(&self) -> &str {
-        self.lower.as_deref().unwrap_or(&self.raw)
+        let lower = self.others.as_ref().and_then(|it| it.lower.as_deref());
+        lower.unwrap_or(&self.raw)
+    }
+
+    fn with_slash(&self) -> Option<&str> {
+        self.others.as_ref()?.with_slash.as_deref()
+    }
+
+    fn behind_host(&self) -> Option<&str> {
+        self.others.as_ref()?.behind_host.as_deref()
+    }
+
+    fn others_mut(&mut self) -> &mut OtherForms<'a> {
+        self.others.get_or_insert_default()
     }
 }
 

@@ -59,7 +59,7 @@ impl Charge {
             return;
         }
         let units = rule.cost().cost_of(context);
-        let mut subject = SubjectBytes::from_slice(rule.subject().bytes);
+        let mut subject = SubjectBytes::from(rule.subject().bytes);
         let (parts, on_missing) = (rule.key(), rule.on_missing_key());
         let prefix = self.set.ipv6_prefix();
         let built = key::encode_identity(parts, on_missing, context, prefix, &mut subject);
@@ -67,7 +67,7 @@ impl Charge {
             self.rules.push(ChargedRule {
                 rule: index,
                 bands,
-                subject: subject.into_boxed_slice(),
+                subject: Box::from(&*subject),
                 units,
                 charged,
             });

@@ -3,11 +3,7 @@
 //! One byte before each part says what it is, so the user `1.2.3.4` is not the
 //! address 1.2.3.4; lengths keep the parts apart.
 
-use smallvec::SmallVec;
-
-/// The encoded bytes of a subject: a rule and an identity. Most fit without an
-/// allocation.
-pub(crate) type SubjectBytes = SmallVec<[u8; 192]>;
+use super::subject_bytes::SubjectBytes;
 
 pub(super) const IPV4: u8 = b'4';
 pub(super) const IPV6: u8 = b'6';
@@ -26,9 +22,15 @@ pub(crate) const RESETS: u8 = b'!';
 /// Appends a text with its length.
 pub(crate) fn encode_bytes(text: impl AsRef<[u8]>, out: &mut SubjectBytes) {
     let text = text.as_ref();
-    // No text in memory is longer than five bytes can tell.
-    out.extend_from_slice(&(text.len() as u64).to_le_bytes()[..5]);
+    out.extend_from_slice(&encoded_length(text));
     out.extend_from_slice(text);
+}
+
+/// Returns the length of a text. No text in memory is longer than five bytes can tell.
+#[inline]
+fn encoded_length(text: &[u8]) -> [u8; 5] {
+    let [a, b, c, d, e, ..] = (text.len() as u64).to_le_bytes();
+    [a, b, c, d, e]
 }
 
 /// One part of an encoded identity.

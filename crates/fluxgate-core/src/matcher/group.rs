@@ -204,16 +204,24 @@ impl Section {
     }
 
     fn collect(&self, path: Option<&RequestPath<'_>>, matches: &mut Matches) {
-        matches.extend_from_slice(&self.any_path);
+        add_all(matches, &self.any_path);
         let Some(path) = path else {
             return;
         };
         for form in path.forms() {
             let _ = self.paths.find(form, |rules| {
-                matches.extend_from_slice(rules);
+                add_all(matches, rules);
                 ControlFlow::Continue(())
             });
         }
+    }
+}
+
+/// Adds rules one by one: most lists have none or one, for which copying a slice costs more.
+#[inline]
+fn add_all(matches: &mut Matches, rules: &[u32]) {
+    for rule in rules {
+        matches.push(*rule);
     }
 }
 

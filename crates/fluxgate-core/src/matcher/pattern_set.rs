@@ -110,7 +110,12 @@ impl PathSet {
     }
 
     /// Returns whether the set contains both forms of a path, the slash at the end kept.
+    #[inline]
     pub fn contains_both(&self, path: &RequestPath<'_>) -> bool {
+        !self.patterns.is_empty() && self.contains_forms(path)
+    }
+
+    fn contains_forms(&self, path: &RequestPath<'_>) -> bool {
         let paths = self.paths_for(path);
         path.both(|form| paths.contains(form))
     }

@@ -253,7 +253,7 @@ impl ActiveRule {
     pub(crate) fn mode_for(&self, identity: &[u8]) -> RuleMode {
         match &self.rollout {
             Some((share, rule)) if self.mode == RuleMode::Enforce => {
-                let mut subject = SubjectBytes::from_slice(rule);
+                let mut subject = SubjectBytes::from(&**rule);
                 subject.extend_from_slice(identity);
                 if share.includes(&subject) {
                     RuleMode::Enforce
