@@ -21,7 +21,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 38] = [
+const KINDS: [(&str, &str); 37] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_documented_examples"),
@@ -67,7 +67,6 @@ const KINDS: [(&str, &str); 38] = [
     ("yaml kong", "docs::migrating::"),
     ("yaml envoy", "service::grpc::envoy::"),
     ("yaml envoy-late", "service::grpc::envoy::"),
-    ("yaml envoy-filter", "docs::texts::the_envoy_filter"),
     ("yaml faulty", "docs::texts::the_faults"),
 ];
 

@@ -98,14 +98,6 @@ fn the_layouts_name_files_that_exist() {
     assert!(seen > 20);
 }
 
-/// The whole configuration is run by other tests.
-#[test]
-fn the_envoy_filter_is_part_of_the_whole_configuration() {
-    let filter = only("yaml envoy-filter");
-    let lines = filter.lines().map(|line| format!("          {line}\n"));
-    assert!(only("yaml envoy").contains(&lines.collect::<String>()));
-}
-
 #[test]
 fn redis_cli_shows_what_the_document_shows() {
     let config = first_of("docs/resp.md", "yaml");
