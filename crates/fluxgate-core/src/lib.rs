@@ -181,7 +181,7 @@ pub mod internals {
     pub use crate::hold::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD};
     #[cfg(feature = "tokio")]
     pub use crate::kept_holds::{HoldKeeper, KeptHold, KeptHolds};
-    pub use crate::key::{IdentityPart, RuleNumber, SubjectParts, describe_identity};
+    pub use crate::key::{IdentityPart, RuleNumber, SubjectBytes, SubjectParts, describe_identity};
     pub use crate::lease::BandLease;
     pub mod limit {
         pub use crate::limit::*;

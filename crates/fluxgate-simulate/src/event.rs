@@ -25,10 +25,6 @@ pub(crate) struct Event<'a> {
 
 /// What was recorded.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "almost all are requests, one at a time"
-)]
 pub(crate) enum EventKind<'a> {
     Request(Request<'a>),
     Settle(Settle<'a>),
