@@ -21,7 +21,7 @@ async function post(path, body) {
   return response.json();
 }
 
-/** Gives the slots of a job back, if its rules have slots; its charge stays. */
+/** Settles the hold of a job, if it has one: its slots are free, and its charge stays. */
 async function settle({ hold }) {
   // A job that takes longer than `hold_ms` must renew its hold: POST /v1/renew.
   if (hold === undefined) return;

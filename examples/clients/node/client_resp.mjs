@@ -74,7 +74,7 @@ function send(...words) {
   });
 }
 
-/** Gives the slots of a job back, if its rules have slots; its charge stays. */
+/** Settles the hold of a job, if it has one: its slots are free, and its charge stays. */
 async function settle(hold) {
   // A job that takes longer than the hold must renew it: FG.RENEW.
   if (hold === undefined) return;

@@ -19,7 +19,7 @@ def post(url, body):
 
 
 def settle(url, decision):
-    """Give the slots of a job back, if its rules have slots; its charge stays."""
+    """Settle the hold of a job, if it has one: its slots are free, its charge stays."""
     # A job that takes longer than `hold_ms` must renew its hold: POST /v1/renew.
     if "hold" in decision:
         try:

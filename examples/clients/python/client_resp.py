@@ -11,7 +11,7 @@ import redis
 
 
 def settle(fluxgate, decision):
-    """Give the slots of a job back, if its rules have slots; its charge stays."""
+    """Settle the hold of a job, if it has one: its slots are free, its charge stays."""
     # A job that takes longer than the hold must renew it: FG.RENEW.
     if len(decision) > 9:
         try:
