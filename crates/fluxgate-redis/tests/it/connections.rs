@@ -129,7 +129,7 @@ async fn a_restart_while_idle_costs_no_decision() {
     store.ping().await.unwrap();
 }
 
-/// The permissions that `docs/redis.md` lists, and no more.
+/// The permissions that `docs/operations.md` lists, and no more.
 #[tokio::test]
 async fn a_user_with_minimal_permissions_works() {
     const DECIDES: &str = "+evalsha +eval +script|load +ping +time +get +mget +exists +psetex \
