@@ -7,7 +7,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use fluxgate_core::{Algorithm, Lease, Limit, Percent};
-use fluxgate_redis::fleet::{Churn, Fault, FleetRule, Network, Outcome, Setting, Traffic, run};
+use fluxgate_sim::fleet::{
+    Churn, Fault, FleetConfig, FleetOutcome, FleetRule, Network, Traffic, run,
+};
 
 use crate::report::{Better, Report};
 
@@ -21,16 +23,33 @@ const GAP: u64 = 2;
 const MILLISECOND: u64 = 1_000;
 const SECOND: u64 = 1_000 * MILLISECOND;
 
-/// A share of the limit, the life of a lease in milliseconds, and how many instances get the
-/// requests of one key.
-const SETTINGS: [(u8, u64, u32); 6] = [
-    (20, 100, 4),
-    (20, 1_000, 4),
-    (20, 10_000, 4),
-    (10, 1_000, 4),
-    (50, 1_000, 4),
-    (20, 1_000, INSTANCES),
+/// What differs between the fleets.
+#[derive(Clone, Copy)]
+struct Case {
+    /// The share of the limit that is leased, in percent.
+    share: u8,
+    /// The span of a lease, in milliseconds.
+    millis: u64,
+    /// The number of instances that get the requests of one key.
+    homes: u32,
+}
+
+const CASES: [Case; 6] = [
+    case(20, 100, 4),
+    case(20, 1_000, 4),
+    case(20, 10_000, 4),
+    case(10, 1_000, 4),
+    case(50, 1_000, 4),
+    case(20, 1_000, INSTANCES),
 ];
+
+const fn case(share: u8, millis: u64, homes: u32) -> Case {
+    Case {
+        share,
+        millis,
+        homes,
+    }
+}
 
 pub(crate) fn run_all(report: &mut Report) {
     if !report.is_json() {
@@ -39,15 +58,15 @@ pub(crate) fn run_all(report: &mut Report) {
              overshoot  virtual time"
         );
     }
-    // Those that take the longest first.
-    let mut order: Vec<_> = (0..SETTINGS.len()).collect();
-    order.sort_by_key(|at| SETTINGS[*at].1);
-    let (order, outcomes) = (Mutex::new(order), Mutex::new([Outcome::default(); 6]));
+    // The longest runs come first.
+    let mut order: Vec<_> = (0..CASES.len()).collect();
+    order.sort_by_key(|at| CASES[*at].millis);
+    let (order, outcomes) = (Mutex::new(order), Mutex::new([FleetOutcome::default(); 6]));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(at) = next(&order) {
-                    let outcome = run(&setting(SETTINGS[at]));
+                    let outcome = run(&config(CASES[at]));
                     if let Ok(mut outcomes) = outcomes.lock() {
                         outcomes[at] = outcome;
                     }
@@ -55,11 +74,9 @@ pub(crate) fn run_all(report: &mut Report) {
             });
         }
     });
-    for (setting, outcome) in SETTINGS
-        .into_iter()
-        .zip(outcomes.into_inner().into_iter().flatten())
-    {
-        print(report, setting, &outcome);
+    let outcomes = outcomes.into_inner().into_iter().flatten();
+    for (case, outcome) in CASES.into_iter().zip(outcomes) {
+        print(report, case, &outcome);
     }
 }
 
@@ -67,10 +84,14 @@ fn next(order: &Mutex<Vec<usize>>) -> Option<usize> {
     order.lock().ok()?.pop()
 }
 
-fn print(report: &mut Report, given: (u8, u64, u32), outcome: &Outcome) {
-    let (share, millis, homes) = given;
-    let seconds = setting(given).duration / SECOND;
-    let Outcome {
+fn print(report: &mut Report, case: Case, outcome: &FleetOutcome) {
+    let Case {
+        share,
+        millis,
+        homes,
+    } = case;
+    let seconds = config(case).duration / SECOND;
+    let FleetOutcome {
         decisions,
         overshoot,
         ..
@@ -94,21 +115,21 @@ fn print(report: &mut Report, given: (u8, u64, u32), outcome: &Outcome) {
 }
 
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
-fn setting((share, millis, homes): (u8, u64, u32)) -> Setting {
+fn config(case: Case) -> FleetConfig {
     let limit = Limit::builder(Algorithm::TokenBucket, LIMIT, Duration::from_secs(1));
-    let lease = Lease::new(Percent::new(share), Duration::from_millis(millis));
+    let lease = Lease::new(Percent::new(case.share), Duration::from_millis(case.millis));
     let rule = FleetRule::new(&[limit.build().unwrap()], lease, false).unwrap();
-    Setting {
+    FleetConfig {
         seed: 42,
         // At least two lives.
-        duration: (2 * millis * MILLISECOND).max(4 * SECOND),
+        duration: (2 * case.millis * MILLISECOND).max(4 * SECOND),
         instances: INSTANCES,
         rules: vec![rule],
         traffic: Traffic {
             mean_gap: GAP,
             keys: KEYS,
             zipf: true,
-            homes,
+            instances_per_key: case.homes,
             most_cost: 1,
             burst: 0,
             most_burst: 0,

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::decider::Decider;
 use crate::error::error;
 use crate::holds;
-use crate::leases::can_cover;
+use crate::lease::is_leasable;
 use crate::near_cache::Wanted;
 use charges::PendingCharges;
 pub(crate) use parts::RecentDenials;
@@ -32,7 +32,7 @@ pub(crate) async fn decide(
     deadline: Instant,
 ) -> Result<Verdicts, StoreError> {
     let mode = checks.mode();
-    let is_exact = !can_cover(checks);
+    let is_exact = !is_leasable(checks);
     let parts = parts_by_slot(checks, &decider.naming);
     let is_enforced = |part: &&Part| part.group == Group::ENFORCED;
     let mut verdicts = vec![None; checks.list().len()];

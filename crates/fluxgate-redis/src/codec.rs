@@ -1,7 +1,7 @@
 //! Encodes calls of the script and decodes its replies.
 //!
-//! A [`Request`] is one decision, refund, undo, cancellation, settlement or renewal. A [`Call`] sends
-//! several of them at once and splits the reply into one [`Answer`] each.
+//! A [`Request`] is one decision, refund, undo, cancellation, settlement, renewal or lease. A
+//! [`Call`] sends several of them at once and splits the reply into one [`Answer`] each.
 
 mod answer;
 mod hold;
@@ -25,7 +25,6 @@ use crate::error::bad_response;
 pub(crate) use answer::{Answer, HoldOutcome};
 use hold::NO_KEY;
 pub(crate) use hold::{HoldPart, has_slots};
-pub(crate) use lease::Granted;
 pub(crate) use operations::WantedPermit;
 #[cfg(feature = "injected-time")]
 pub(crate) use record::RecordedCharge;
@@ -47,26 +46,34 @@ pub(crate) struct Call<'r> {
     pub(crate) argument: Vec<u8>,
     /// The time, for the script that tests run.
     pub(crate) now: Option<String>,
-    /// How many questions for units go with each request; empty if there are none.
-    pub(crate) asks: Vec<usize>,
-    pub(crate) has_asks: bool,
+    /// How many lease requests go with each request; empty if none does.
+    lease_counts: Vec<usize>,
+    has_leases: bool,
 }
 
 impl<'r> Call<'r> {
     pub(crate) fn new(requests: &[&'r Request], now: Option<String>) -> Self {
-        let has_asks = requests.iter().any(|request| request.has_asks());
-        if !has_asks {
+        if !requests.iter().any(|request| request.has_leases()) {
             return Self::of(requests, now);
         }
-        let with_asks = |request: &&'r Request| {
-            let asks = request.asks.iter();
-            std::iter::once(*request).chain(asks).collect::<Vec<_>>()
-        };
-        let all: Vec<_> = requests.iter().flat_map(with_asks).collect();
+        let all: Vec<_> = requests
+            .iter()
+            .flat_map(|request| std::iter::once(*request).chain(&request.lease_requests))
+            .collect();
+        let counts = requests.iter().map(|request| request.lease_requests.len());
         Self {
-            asks: requests.iter().map(|request| request.asks.len()).collect(),
-            has_asks,
+            lease_counts: counts.collect(),
+            has_leases: true,
             ..Self::of(&all, now)
+        }
+    }
+
+    /// Returns a call of another script, on one key.
+    pub(crate) fn on_key(key: &'r [u8], argument: Vec<u8>) -> Self {
+        Self {
+            keys: vec![key],
+            argument,
+            ..Self::default()
         }
     }
 
@@ -137,14 +144,14 @@ impl<'r> Call<'r> {
             keys: lists.concat(),
             argument,
             now,
-            asks: Vec::new(),
-            has_asks: false,
+            lease_counts: Vec::new(),
+            has_leases: false,
         }
     }
 
-    /// Returns whether any of its requests asks for units.
-    pub(crate) fn has_asks(&self) -> bool {
-        self.has_asks
+    /// Returns whether it requests any lease.
+    pub(crate) fn has_leases(&self) -> bool {
+        self.has_leases
     }
 
     /// Returns one answer for each of its `count` requests, if the reply is its own.
@@ -155,8 +162,8 @@ impl<'r> Call<'r> {
     ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         match reply.split_at_checked(NUMBER_SIZE) {
             Some((number, rest)) if self.argument.starts_with(number) => {
-                if self.has_asks {
-                    self.answers_with_asks(rest)
+                if self.has_leases {
+                    self.answers_with_leases(rest)
                 } else {
                     parse_reply(rest, count)
                 }
@@ -165,19 +172,20 @@ impl<'r> Call<'r> {
         }
     }
 
-    fn answers_with_asks(
+    fn answers_with_leases(
         &self,
         reply: &[u8],
     ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
-        let count = self.asks.iter().map(|asks| asks + 1).sum();
+        let count = self.lease_counts.iter().map(|leases| leases + 1).sum();
         let mut answers = parse_reply(reply, count)?.into_iter();
-        let with_asks = |asks: &usize| {
-            let answer = answers.next();
-            let answer = answer.unwrap_or_else(|| Err(bad_response("an answer is missing")));
-            let asks: Vec<_> = answers.by_ref().take(*asks).collect();
-            answer.map(|answer| answer.with_asks(asks))
+        let with_leases = |leases: &usize| {
+            let answer = answers
+                .next()
+                .unwrap_or_else(|| Err(bad_response("an answer is missing")));
+            let lease_answers = answers.by_ref().take(*leases).collect();
+            answer.map(|answer| answer.with_lease_answers(lease_answers))
         };
-        Ok(self.asks.iter().map(with_asks).collect())
+        Ok(self.lease_counts.iter().map(with_leases).collect())
     }
 }
 

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use crate::codec::{Answer, HoldPart, Request, WantedPermit, has_slots};
 use crate::keys::KeyNaming;
-use crate::leases::{Leases, can_cover};
+use crate::lease::is_leasable;
+use crate::lease_client::LeaseClient;
 use crate::near_cache::{Charge, NearCache, Wanted};
 use crate::servers::Servers;
 
@@ -18,7 +19,7 @@ pub(crate) struct Decider {
     pub(crate) servers: Arc<Servers>,
     pub(crate) naming: KeyNaming,
     near_cache: Option<NearCache>,
-    pub(crate) leases: Leases,
+    pub(crate) leases: LeaseClient,
 }
 
 /// Where checks are decided. The default is a single server.
@@ -58,7 +59,7 @@ impl Decider {
             servers,
             naming,
             near_cache: near_cache.then(NearCache::default),
-            leases: Leases::default(),
+            leases: LeaseClient::default(),
         }
     }
 
@@ -112,15 +113,16 @@ impl Decider {
             Some(permit) => Request::decide_with_permit(checks, &self.naming, permit),
             None => Request::decide(checks, &self.naming, place.part),
         };
-        let asks = if place.is_exact {
+        let lease_requests = if place.is_exact {
             None
         } else {
-            self.leases.add_asks(checks, &mut request, &self.naming)
+            self.leases
+                .add_lease_requests(checks, &mut request, &self.naming)
         };
         let answer = self.servers.send(request, place.slot, deadline).await?;
         let mut verdicts = answer.verdicts(checks)?;
-        if let Some(asks) = asks {
-            asks.answered(checks, &answer, &mut verdicts)?;
+        if let Some(sent) = lease_requests {
+            sent.record_answer(checks, &answer, &mut verdicts)?;
         }
         let charge = match &question {
             Some((near_cache, question)) => {
@@ -152,7 +154,7 @@ impl Decider {
     fn near_cache_for(&self, checks: &Checks<'_>) -> Option<&NearCache> {
         let near_cache = self.near_cache.as_ref();
         let is_charged_anyway = checks.charges_always();
-        near_cache.filter(|_| !is_charged_anyway && !has_slots(checks) && !can_cover(checks))
+        near_cache.filter(|_| !is_charged_anyway && !has_slots(checks) && !is_leasable(checks))
     }
 
     /// Returns what a request is charged, for [`Decider::record_charge`].
@@ -175,6 +177,6 @@ impl Decider {
         if let Some(near_cache) = &self.near_cache {
             near_cache.clear();
         }
-        self.leases.forget_refusals();
+        self.leases.table.forget_refusals();
     }
 }

@@ -6,14 +6,15 @@
 
 use std::sync::LazyLock;
 
-use fluxgate_core::internals::algorithm::{Ask, Grant};
-use fluxgate_core::store::{Charged, Checks, Micros, Subject, Verdict, Verdicts};
+use fluxgate_core::internals::algorithm::Ask;
+use fluxgate_core::store::{Charged, Checks, Micros, Subject, Verdicts};
 use fluxgate_core::{
     Band, Clock, HoldId, Settled, Settlement, Store, StoreError, SystemClock, Timestamp,
 };
 
 use crate::codec::{Answer, Call, HoldOutcome, RecordedCharge, Request, Tally, read_record};
 use crate::keys::KeyNaming;
+use crate::lease::GrantReply;
 use crate::script::{LEASE_SCRIPT, LEASE_TEST_SCRIPT, SCRIPT, Script, TEST_SCRIPT};
 
 static READ_RECORD: LazyLock<Script> =
@@ -114,17 +115,16 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         Ok(())
     }
 
-    /// Asks for units of a leased band. Returns the grant and what the shared limit has left.
-    pub fn ask(
+    /// Requests a lease of a leased band.
+    pub fn lease(
         &self,
         subject: Subject<'_>,
         band: &Band,
-        ask: &Ask,
-    ) -> Result<(Grant, Verdict), StoreError> {
+        request: &Ask,
+    ) -> Result<GrantReply, StoreError> {
         let lease = band.lease().expect("the band is leased");
-        let request = Request::ask(subject, band, lease, ask, &self.naming);
-        let granted = self.one(&request)?.granted(lease)?;
-        Ok((granted.grant, granted.rest))
+        let request = Request::lease(subject, band, lease, request, &self.naming);
+        self.one(&request)?.grant_reply(lease)
     }
 
     /// Returns the keys of a subject.
@@ -159,7 +159,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
     fn call(&self, requests: &[&Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         let call = Call::new(requests, None);
         let now = self.clock.as_ref().map(|clock| clock.now().micros());
-        let script: &Script = match (now.is_some(), call.has_asks()) {
+        let script: &Script = match (now.is_some(), call.has_leases()) {
             (true, true) => &LEASE_TEST_SCRIPT,
             (true, false) => &TEST_SCRIPT,
             (false, true) => &LEASE_SCRIPT,

@@ -1,4 +1,4 @@
-//! The task that keeps leases: asks for more units before they are spent, renews leases
+//! The task that keeps leases: requests more units before they are spent, renews leases that are
 //! about to end, and returns unused units.
 
 use std::sync::atomic::Ordering;
@@ -11,22 +11,22 @@ use fluxgate_core::{Band, StoreError};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cluster::slot_of;
-use crate::codec::{Granted, Request};
+use crate::codec::Request;
 use crate::decider::Decider;
-use crate::leases::{LeaseKey, Owner, PendingAsk};
+use crate::lease::{DueRequest, GrantReply, LeaseKey};
 
-/// How often it looks for leases that are idle or about to end: as often in each life.
+/// How often it looks at all leases within the shortest span.
 const ROUNDS: u32 = 8;
 const MIN_ROUND: Duration = Duration::from_millis(2);
 /// With long leases, or without any.
 const MAX_ROUND: Duration = Duration::from_secs(1);
-/// How long it waits for more to ask for when it is woken, so that one call asks for all:
-/// a part of the shortest life.
+/// A keeper that is woken waits for this part of the shortest span, so that one call requests
+/// units of all bands that are low.
 const GATHER_PART: u64 = 256;
 const MAX_GATHER: Duration = Duration::from_millis(4);
 /// Timers are no finer.
 const MIN_GATHER: Duration = Duration::from_millis(1);
-/// How long a store that ends waits for answers before it looks again.
+/// The wait between two looks at the leases of a store that is closing.
 const POLL: Duration = Duration::from_millis(1);
 
 /// Starts the keeper in the current runtime, unless it runs.
@@ -60,39 +60,39 @@ pub(crate) fn start_keeper(decider: &Arc<Decider>) {
 struct Keeper(Weak<Decider>);
 
 impl Keeper {
-    /// Waits for more bands to get low, but not as long as units that are low last.
+    /// Waits for more bands to get low, but not until the first of them has no units left.
     async fn gather(&self) {
-        let shortest = self.0.upgrade();
-        let shortest = shortest.map_or(0, |decider| decider.leases.table.shortest());
+        let decider = self.0.upgrade();
+        let shortest = decider.map_or(0, |decider| decider.leases.table.shortest_span());
         let gather = Duration::from_micros(shortest / GATHER_PART).min(MAX_GATHER);
         if gather >= MIN_GATHER {
             sleep(gather).await;
         }
     }
 
-    /// Asks what is due. Returns the longest time until the next round, or `None` if the
-    /// store is gone.
+    /// Sends the requests that are due. Returns the longest time until the next round, or `None`
+    /// if the store is gone.
     fn run(&self, is_round: bool) -> Option<Duration> {
         let decider = self.0.upgrade()?;
         let leases = &decider.leases;
         if !leases.is_closing.load(Ordering::Acquire) {
-            for (owner, pending) in leases.table.due(leases.now(), is_round) {
+            for due in leases.table.due_requests(leases.now(), is_round) {
                 let decider = Arc::clone(&decider);
-                // No ask waits for another.
-                tokio::spawn(async move { ask(&decider, owner, pending).await });
+                // No request waits for another.
+                tokio::spawn(async move { send_due(&decider, due).await });
             }
         }
         if is_round {
-            leases.table.update_shortest();
+            leases.table.update_shortest_span();
         }
-        let life = Duration::from_micros(leases.table.shortest());
-        Some((life / ROUNDS).clamp(MIN_ROUND, MAX_ROUND))
+        let span = Duration::from_micros(leases.table.shortest_span());
+        Some((span / ROUNDS).clamp(MIN_ROUND, MAX_ROUND))
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Its runtime may have ended, and another one go on.
+        // The store may be used on another runtime after this one ends.
         if let Some(decider) = self.0.upgrade() {
             decider.leases.has_keeper.store(false, Ordering::Release);
         }
@@ -106,13 +106,13 @@ pub(crate) async fn return_all(decider: &Arc<Decider>) {
     let deadline = decider.servers.deadline();
     loop {
         let mut tasks = tokio::task::JoinSet::new();
-        for (owner, pending) in leases.table.return_all(leases.now()) {
+        for due in leases.table.return_all(leases.now()) {
             let decider = Arc::clone(decider);
-            tasks.spawn(async move { ask(&decider, owner, pending).await });
+            tasks.spawn(async move { send_due(&decider, due).await });
         }
-        let is_done = tasks.is_empty() && !leases.table.is_any_asking();
+        // Grants may still be on their way.
+        let is_done = tasks.is_empty() && !leases.table.is_requesting();
         tasks.join_all().await;
-        // Units may still be on their way to us.
         if is_done || Instant::now() >= deadline {
             return;
         }
@@ -120,29 +120,24 @@ pub(crate) async fn return_all(decider: &Arc<Decider>) {
     }
 }
 
-/// Asks the store. Without an answer, the lease may ask again.
-async fn ask(decider: &Decider, owner: Owner, pending: PendingAsk) {
-    let table = &decider.leases.table;
+/// Sends a lease request and adds its grant.
+async fn send_due(decider: &Decider, DueRequest { owner, pending }: DueRequest) {
     let unanswered = Unanswered(decider, pending.key);
-    let Some(lease) = owner.band.lease() else {
+    let (subject, band) = (owner.subject(), owner.band());
+    let Some(lease) = band.lease() else {
         return;
     };
     let deadline = decider.servers.deadline();
-    let sent = send(
-        decider,
-        owner.subject(),
-        &owner.band,
-        &pending.ask,
-        deadline,
-    );
-    if let Ok(Some(granted)) = sent.await {
-        table.granted(lease, &pending, &granted, decider.leases.now());
+    if let Ok(Some(reply)) = send(decider, subject, band, &pending.request, deadline).await {
+        let leases = &decider.leases;
+        leases
+            .table
+            .add_grant(lease, &pending, &reply, leases.now());
         std::mem::forget(unanswered);
     }
 }
 
-/// Returns how many units of each band of a subject are out on lease, to all instances
-/// together.
+/// Returns how many units of each band of a subject are out on lease, to all instances together.
 pub(crate) async fn units_out(
     decider: &Decider,
     subject: Subject<'_>,
@@ -151,41 +146,35 @@ pub(crate) async fn units_out(
     let deadline = decider.servers.deadline();
     let mut units = Vec::with_capacity(bands.len());
     for band in bands {
-        // An ask that wants and reports nothing changes nothing.
-        let granted = send(decider, subject, band, &Ask::default(), deadline).await?;
-        units.push(granted.map_or(0, |granted| granted.grant.outstanding.into()));
+        // A request that wants and reports nothing changes nothing.
+        let reply = send(decider, subject, band, &Ask::default(), deadline).await?;
+        units.push(reply.map_or(0, |reply| reply.grant.outstanding.into()));
     }
     Ok(units)
 }
 
-/// Sends an ask for units of a band to its server. Returns `None` if its units are not
-/// leased.
+/// Requests a lease of a band. Returns `None` if its units are not leased.
 async fn send(
     decider: &Decider,
     subject: Subject<'_>,
     band: &Band,
-    ask: &Ask,
+    request: &Ask,
     deadline: Instant,
-) -> Result<Option<Granted>, StoreError> {
+) -> Result<Option<GrantReply>, StoreError> {
     let Some(lease) = band.lease() else {
         return Ok(None);
     };
-    let (servers, naming) = (&decider.servers, &decider.naming);
-    let key = naming
-        .keys(subject, std::slice::from_ref(band))
-        .into_iter()
-        .next();
-    let slot = key.map(|key| slot_of(&key)).unwrap_or_default();
-    let request = Request::ask(subject, band, lease, ask, naming);
-    let answer = servers.send(request, slot, deadline).await?;
-    answer.granted(lease).map(Some)
+    let request = Request::lease(subject, band, lease, request, &decider.naming);
+    let slot = request.first_key().map(slot_of).unwrap_or_default();
+    let answer = decider.servers.send(request, slot, deadline).await?;
+    answer.grant_reply(lease).map(Some)
 }
 
-/// Notes that an ask got no answer, also if its task is dropped.
+/// Records on drop that a request got no answer.
 struct Unanswered<'d>(&'d Decider, LeaseKey);
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        self.0.leases.table.unanswered(self.1);
+        self.0.leases.table.record_no_answer(self.1);
     }
 }

@@ -55,7 +55,6 @@
 //! |---|---|---|
 //! | `metrics` | | counts of script reloads and failovers, for the crate `metrics` |
 //! | `injected-time` | | for tests: a script that takes the time as an argument, and a store on it |
-//! | `fleet` | | for tests and benchmarks: a fleet of instances with leases on virtual time |
 //! | `fuzzing` | | functions for the fuzz targets of this workspace |
 //!
 //! Features only add. The crate needs Rust 1.93 and a Tokio runtime.
@@ -83,8 +82,9 @@ mod identity_hash;
 #[cfg(feature = "injected-time")]
 pub mod injected_time;
 mod keys;
+pub mod lease;
+mod lease_client;
 mod lease_keeper;
-mod leases;
 mod near_cache;
 mod node;
 mod per_runtime;
@@ -104,10 +104,6 @@ pub use builder::{ConnectError, DEFAULT_DEADLINE, RedisStoreBuilder, Topology};
 pub use heartbeats::{Heartbeat, Heartbeats};
 pub use identity_hash::{HashKeys, HashSecret};
 pub use keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};
-pub use leases::LeaseCounts;
-#[cfg(any(test, feature = "fleet"))]
-#[doc(hidden)]
-pub use leases::fleet;
 pub use rule_store::{
     Author, FollowError, MAX_RULE_BYTES, PastChange, Precondition, RuleChanges, RuleStore,
     StoredRules, StoredSet, WriteOutcome, etag_of,

@@ -94,10 +94,7 @@ pub(crate) async fn cancel(decider: &Arc<Decider>, id: HoldId) -> Result<bool, S
 /// Takes the record of a reservation whose request still waits.
 async fn take(decider: &Decider, id: HoldId) -> Result<Option<ReservationRecord>, StoreError> {
     let key = decider.naming.reservation(id);
-    let call = Call {
-        keys: vec![&key],
-        ..Call::default()
-    };
+    let call = Call::on_key(&key, Vec::new());
     let work = Work::Script(&TAKE, &call);
     let servers = &decider.servers;
     let taken = servers.perform(&work, &key, servers.deadline()).await?;

@@ -100,18 +100,17 @@ pub(crate) struct TimeSource {
 }
 
 impl TimeSource {
-    /// Returns the script for this clock and for calls with or without questions for
-    /// leases.
-    pub(crate) fn script(&self, has_asks: bool) -> &'static Script {
+    /// Returns the script for this clock and for calls with or without lease requests.
+    pub(crate) fn script(&self, has_leases: bool) -> &'static Script {
         #[cfg(feature = "injected-time")]
         if self.clock.is_some() {
-            return if has_asks {
+            return if has_leases {
                 &LEASE_TEST_SCRIPT
             } else {
                 &TEST_SCRIPT
             };
         }
-        if has_asks { &LEASE_SCRIPT } else { &SCRIPT }
+        if has_leases { &LEASE_SCRIPT } else { &SCRIPT }
     }
 
     /// Returns the time that a test has set, if it has.

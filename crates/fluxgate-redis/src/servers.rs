@@ -223,8 +223,8 @@ impl Servers {
             }
             let servers = answer.now();
             request.set_time(servers);
-            // Some may have been answered, and none may be asked twice.
-            request.drop_asks();
+            // The server may have granted some, and none may be requested twice.
+            request.drop_lease_requests();
             // Instants are far below 2^63.
             let ahead = servers.micros() as i64 - now().micros() as i64;
             self.ahead.store(ahead, Ordering::Relaxed);
@@ -247,7 +247,7 @@ impl Servers {
             }
             Detected::Cluster(cluster) => {
                 let call = Call::new(&[&request], self.time.now());
-                let work = Work::Script(self.time.script(call.has_asks()), &call);
+                let work = Work::Script(self.time.script(call.has_leases()), &call);
                 // Boxed, because this future is large and moved often.
                 let reply = Box::pin(cluster.perform(slot, &work, deadline)).await?;
                 let answer = call.answers(bytes_of(&reply)?, 1)?.pop();

@@ -73,11 +73,8 @@ impl WaitPermits {
         let permit = self.new_permit();
         // It outlives the wait, so that it does not expire while it is in use.
         let millis = longest.as_millis() + 1000;
-        let call = Call {
-            keys: vec![&self.key],
-            argument: [format!("{} {millis} ", self.max).as_bytes(), &permit.id].concat(),
-            ..Call::default()
-        };
+        let argument = [format!("{} {millis} ", self.max).as_bytes(), &permit.id].concat();
+        let call = Call::on_key(&self.key, argument);
         let work = Work::Script(&TAKE_PERMIT, &call);
         let deadline = self.servers.deadline();
         match self.servers.perform(&work, &self.key, deadline).await? {

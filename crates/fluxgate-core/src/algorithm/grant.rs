@@ -55,7 +55,7 @@
 //!
 //! Leased units that are not spent are unavailable to others until they return or end; in a
 //! window, those of a holder that dies are gone until the window ends. So a holder wants no more
-//! than what it used within the length of a lease, twice over (`KeptLease` of the Redis
+//! than what it used within the length of a lease, twice over (`LeaseHolder` of the Redis
 //! store). One grant is at most half of the units that may still be leased and half of what is
 //! left, so one holder does not take all of it.
 

@@ -28,10 +28,10 @@ pub(crate) struct Answer {
     is_misdated: bool,
     /// What became of a hold. Boxed, because few requests settle or renew one.
     hold: Option<Box<HoldOutcome>>,
-    /// The grant, if the request is a question for units.
+    /// The grant, if it is a lease request.
     grant: Option<Box<Grant>>,
-    /// The answers to the questions that were sent with the request.
-    asks: Vec<Result<Answer, StoreError>>,
+    /// The answers to the lease requests that were sent with the request.
+    lease_answers: Vec<Result<Answer, StoreError>>,
 }
 
 /// The script's answer to a settlement or a renewal.
@@ -78,7 +78,7 @@ impl Answer {
             is_misdated: false,
             hold: None,
             grant: None,
-            asks: Vec::new(),
+            lease_answers: Vec::new(),
         }
     }
 
@@ -111,21 +111,23 @@ impl Answer {
         outcome.ok_or_else(|| bad_response("the reply does not say what became of the hold"))
     }
 
-    pub(super) fn with_asks(self, asks: Vec<Result<Self, StoreError>>) -> Self {
-        Self { asks, ..self }
+    pub(super) fn with_lease_answers(self, lease_answers: Vec<Result<Self, StoreError>>) -> Self {
+        Self {
+            lease_answers,
+            ..self
+        }
     }
 
-    /// Returns the answers to the questions that were sent with the request, in their
-    /// order.
-    pub(crate) fn asks(&self) -> &[Result<Self, StoreError>] {
-        &self.asks
+    /// Returns the answers to the lease requests that were sent with the request, in order.
+    pub(crate) fn lease_answers(&self) -> &[Result<Self, StoreError>] {
+        &self.lease_answers
     }
 
     pub(super) fn set_grant(&mut self, grant: Grant) {
         self.grant = Some(Box::new(grant));
     }
 
-    /// Returns the grant, if the request was a question for units.
+    /// Returns the grant, if it answers a lease request.
     pub(super) fn grant(&self) -> Option<Grant> {
         self.grant.as_deref().copied()
     }
@@ -163,7 +165,7 @@ impl Answer {
             is_misdated: false,
             hold: None,
             grant: None,
-            asks: Vec::new(),
+            lease_answers: Vec::new(),
         })
     }
 
@@ -303,7 +305,7 @@ impl Answer {
         Ok(passes)
     }
 
-    /// Returns the state that a question for units left.
+    /// Returns the state after a lease request.
     pub(super) fn only_state(&self) -> Result<Stored, StoreError> {
         self.entry(0).map(|entry| entry.stored)
     }

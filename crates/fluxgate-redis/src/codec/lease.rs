@@ -1,34 +1,26 @@
-//! Encodes asks for units to spend without asking, and decodes the grants.
+//! Encodes lease requests and decodes the grants.
 
 use fluxgate_core::internals::BandLease;
-use fluxgate_core::internals::algorithm::{Ask, Grant, rest};
-use fluxgate_core::store::{Subject, Verdict};
+use fluxgate_core::internals::algorithm::{Ask, rest};
+use fluxgate_core::store::Subject;
 use fluxgate_core::{Band, StoreError};
 
 use super::answer::Answer;
 use super::request::{Ends, KeyKind, Op, Request, put};
 use crate::error::bad_response;
 use crate::keys::KeyNaming;
-
-/// An answer to an [`Ask`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Granted {
-    pub(crate) grant: Grant,
-    /// What the shared limit has left after it.
-    pub(crate) rest: Verdict,
-}
+use crate::lease::GrantReply;
 
 impl Request {
-    /// Asks for units of a band. Their reports take effect at most once, so the request must
-    /// not be sent again.
-    pub(crate) fn ask(
+    /// Requests a lease of a band. It must not be sent twice: each report takes effect.
+    pub(crate) fn lease(
         subject: Subject<'_>,
         band: &Band,
         lease: &BandLease,
         ask: &Ask,
         naming: &KeyNaming,
     ) -> Self {
-        let mut request = Self::new(Op::Ask, 1);
+        let mut request = Self::new(Op::Lease, 1);
         let mut head = Vec::new();
         naming.write_subject(subject, &mut head);
         let key = request.add_band(&head, band);
@@ -41,7 +33,7 @@ impl Request {
         let is_bucket = limit.algorithm().is_bucket();
         let time_of = |units: u32| limit.rate().time_of(units.into());
         let rungs = match ask.want.checked_ilog2() {
-            // Up to twice as many, to see whether half of what is left is less.
+            // Up to twice as many units, to find out whether half of what is left is fewer.
             Some(highest) if is_bucket => highest + 2,
             _ => 0,
         };
@@ -50,7 +42,7 @@ impl Request {
         put(&mut out, lease.most(), 4);
         put(&mut out, ask.want.into(), 4);
         put(&mut out, lease.span().get() / 1000, 4);
-        // As many as grants are kept, and as bits of a number.
+        // At most the grants of a holder, and the bits of a number.
         out.extend_from_slice(&[ask.reports.len() as u8, rungs as u8]);
         for report in &ask.reports {
             put(&mut out, report.ends, 7);
@@ -74,30 +66,31 @@ impl Request {
         request
     }
 
-    /// Drops the asks that go with this request.
-    pub(crate) fn drop_asks(&mut self) {
-        self.asks.clear();
+    /// Drops the lease requests that go with this request.
+    pub(crate) fn drop_lease_requests(&mut self) {
+        self.lease_requests.clear();
     }
 
-    /// Sends an ask for units with this request. It must be about keys of the same slot.
-    pub(crate) fn push_ask(&mut self, ask: Self) {
-        self.asks.push(ask);
+    /// Sends a lease request with this request. Its keys must be in the same hash slot.
+    pub(crate) fn add_lease_request(&mut self, request: Self) {
+        self.lease_requests.push(request);
     }
 }
 
 impl Answer {
-    /// Returns the grant, if the request was an ask for units of a band.
-    pub(crate) fn granted(&self, lease: &BandLease) -> Result<Granted, StoreError> {
+    /// Returns the reply to a lease request.
+    pub(crate) fn grant_reply(&self, lease: &BandLease) -> Result<GrantReply, StoreError> {
         let limit = lease.shared();
-        let grant = self.grant();
-        let mut grant = grant.ok_or_else(|| bad_response("the reply has no grant"))?;
+        let mut grant = self
+            .grant()
+            .ok_or_else(|| bad_response("the reply has no grant"))?;
         if limit.algorithm().is_bucket() {
             grant.window_left = None;
         }
         let cell = self.only_state()?.cell(limit)?;
-        Ok(Granted {
+        Ok(GrantReply {
             grant,
-            rest: rest(limit, cell, self.now()),
+            balance: rest(limit, cell, self.now()),
         })
     }
 }

@@ -9,8 +9,7 @@
 //! holds a foreign value; `T`: the calendar windows of the request do not contain the
 //! time, so it was not decided. A settlement or a renewal has one of these letters: `G`
 //! there is no such hold; `R` it is renewed; `S` it is settled, with what was charged on
-//! top of each charge. A question for units has the state after it, and `a` with the
-//! grant.
+//! top of each charge. A lease request has the state after it, and `a` with the grant.
 
 use fluxgate_core::internals::algorithm::{Bucket, Counts, Grant, LogSummary, Overhang};
 use fluxgate_core::internals::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};

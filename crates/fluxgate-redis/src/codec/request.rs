@@ -51,8 +51,8 @@ pub(super) enum Op {
     /// The first check has the key of a hold's record, and the others its charges.
     Settle = 16,
     Renew = 17,
-    /// Asks for units to spend without asking.
-    Ask = 18,
+    /// Requests a lease.
+    Lease = 18,
 }
 
 impl Op {
@@ -86,8 +86,8 @@ pub(crate) struct Request {
     /// Whether some checks are charged even if the request is denied.
     pub(super) has_always: bool,
     has_slots: bool,
-    /// Questions for units that go with it, to be answered after it.
-    pub(super) asks: Vec<Request>,
+    /// Lease requests that go with it and are answered after it.
+    pub(super) lease_requests: Vec<Request>,
 }
 
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ impl Request {
 
     /// Returns where the trailers have the numbers of keys.
     pub(super) fn trailers_at(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let has_permit = matches!(self.op, Op::TakePermit | Op::Ask);
+        let has_permit = matches!(self.op, Op::TakePermit | Op::Lease);
         let hold_at = if has_permit { PERMIT_SIZE } else { 0 };
         let permit = has_permit.then_some(0);
         let hold = self.has_hold.then_some(hold_at);
@@ -188,7 +188,7 @@ impl Request {
             has_hold: false,
             has_always: false,
             has_slots: false,
-            asks: Vec::new(),
+            lease_requests: Vec::new(),
         }
     }
 
@@ -347,14 +347,14 @@ impl Request {
             set(START_AT, window.start);
             set(NEXT_END_AT, next.end);
         }
-        for ask in &mut self.asks {
-            ask.set_time(at);
+        for request in &mut self.lease_requests {
+            request.set_time(at);
         }
     }
 
-    /// Returns whether it is a question for units, or has some with it.
-    pub(super) fn has_asks(&self) -> bool {
-        self.op == Op::Ask || !self.asks.is_empty()
+    /// Returns whether it is a lease request, or some go with it.
+    pub(super) fn has_leases(&self) -> bool {
+        self.op == Op::Lease || !self.lease_requests.is_empty()
     }
 }
 

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use fluxgate_core::store::Reason;
 use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome, WaitRefusal};
-use fluxgate_redis::{LeaseCounts, reason};
+use fluxgate_redis::lease::LeaseCounts;
+use fluxgate_redis::reason;
 
 use crate::telemetry::recent::RecentRequests;
 use crate::telemetry::top::TopCounts;

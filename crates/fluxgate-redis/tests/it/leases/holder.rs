@@ -58,10 +58,10 @@ async fn only_a_key_that_is_asked_for_often_gets_a_lease() {
         &leased("share: 20%, for: 10s", "fixed_window", LONG),
     );
     assert_eq!(take(&limiter, 2).await, 2);
-    assert_eq!(limiter.store().lease_counts().asks, 0);
+    assert_eq!(limiter.store().lease_counts().requests, 0);
     assert_eq!(take(&limiter, 50).await, 50);
     let counts = limiter.store().lease_counts();
-    assert!(counts.asks > 0 && counts.allowed > 30, "{counts:?}");
+    assert!(counts.requests > 0 && counts.allowed > 30, "{counts:?}");
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn rules_that_wait_or_shape_or_hold_or_shadow_take_no_lease() {
         let limiter = instance(&server, &rules);
         take(&limiter, 30).await;
         let counts = limiter.store().lease_counts();
-        assert_eq!((counts.asks, counts.allowed), (0, 0), "{rule}");
+        assert_eq!((counts.requests, counts.allowed), (0, 0), "{rule}");
     }
 }
 
@@ -192,7 +192,7 @@ async fn a_request_with_a_rule_that_does_not_lease_is_decided_by_the_store() {
     );
     let limiter = instance(&server, &rules);
     assert_eq!(take(&limiter, 100).await, 50);
-    assert_eq!(limiter.store().lease_counts().asks, 0);
+    assert_eq!(limiter.store().lease_counts().requests, 0);
 }
 
 #[tokio::test]
@@ -348,7 +348,7 @@ async fn what_is_on_lease_is_known_for_all_instances_and_charges_nothing() {
         assert_eq!(states[0].on_lease, here);
         assert_eq!(states[0].remaining, 1000 - admitted - here);
     }
-    assert_eq!(second.store().lease_counts().asks, 0);
+    assert_eq!(second.store().lease_counts().requests, 0);
 }
 
 /// An instance that dies now costs what it has on lease.

@@ -22,9 +22,9 @@ const SUBJECT: Subject<'static> = Subject {
 enum Step {
     Pass(i64),
     Decide(u64),
-    /// Wants so many units, and reports of the earlier grant with this number that so many
-    /// were spent and returned.
-    Ask(u32, Vec<(usize, u32, u32)>),
+    /// Requests units, and reports for some earlier grants, by number, how many units were spent
+    /// and returned.
+    Lease(u32, Vec<(usize, u32, u32)>),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => micros.prop_map(Step::Pass),
         2 => (0_u64..9).prop_map(Step::Decide),
-        5 => (0_u32..70, reports).prop_map(|(want, reports)| Step::Ask(want, reports)),
+        5 => (0_u32..70, reports).prop_map(|(want, reports)| Step::Lease(want, reports)),
     ]
 }
 
@@ -92,7 +92,7 @@ fn compare(wire: &Wire, band: &Band, steps: &[Step]) {
                 assert_eq!(verdict, assessed.verdict, "step {number}");
                 cell = assessed.to_write().copied().or(cell);
             }
-            Step::Ask(want, reports) => {
+            Step::Lease(want, reports) => {
                 let report = |(grant, spent, returned): &(usize, u32, u32)| {
                     let known = grants.iter().rev().nth(*grant);
                     Report {
@@ -101,15 +101,19 @@ fn compare(wire: &Wire, band: &Band, steps: &[Step]) {
                         returned: *returned,
                     }
                 };
-                let ask = Ask {
+                let request = Ask {
                     want: *want,
                     reports: reports.iter().map(report).collect(),
                 };
-                let (granted, after) = grant(lease, cell, &mut outstanding, now, &ask);
+                let (granted, after) = grant(lease, cell, &mut outstanding, now, &request);
                 cell = after;
                 let left = rest(lease.shared(), cell, now);
-                let (answer, rest) = store.ask(SUBJECT, band, &ask).unwrap();
-                assert_eq!((answer, rest), (granted, left), "step {number}: {ask:?}");
+                let reply = store.lease(SUBJECT, band, &request).unwrap();
+                assert_eq!(
+                    (reply.grant, reply.balance),
+                    (granted, left),
+                    "step {number}: {request:?}"
+                );
                 assert!(
                     u64::from(granted.outstanding) <= lease.most(),
                     "step {number}"

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fluxgate_core::{Outcome, WaitRefusal};
 use fluxgate_http::Listener;
-use fluxgate_redis::{LeaseCounts, reason};
+use fluxgate_redis::lease::LeaseCounts;
+use fluxgate_redis::reason;
 
 use super::durations::{AllDurations, BOUNDS, Tally};
 use super::exposition::{Exposition, Kind};
@@ -200,9 +201,9 @@ fn render_leases(out: &mut Exposition, leases: &LeaseCounts) {
     for (outcome, count) in [("allowed", leases.allowed), ("denied", leases.denied)] {
         family.sample(&[("outcome", outcome)], count);
     }
-    let help = "Questions to the store for units, or with units that go back.";
+    let help = "Lease requests to the store, including those that only return units.";
     let name = "fluxgate_lease_asks_total";
-    out.one(name, Kind::Counter, help, leases.asks);
+    out.one(name, Kind::Counter, help, leases.requests);
     let help = "Units on lease here that are not spent.";
     out.one("fluxgate_lease_units", Kind::Gauge, help, leases.on_lease);
     let help = "Units granted, returned, and expired before they were spent.";

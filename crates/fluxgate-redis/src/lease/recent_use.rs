@@ -1,21 +1,19 @@
-//! How many units of a band were used here recently.
+//! How many units of a band were used within the last span of a lease.
 
-/// The units of one band that were used here, by how long ago.
-///
-/// Time is cut into pieces as long as a lease. Of the piece before the current one, as much
-/// counts as the last such time covers, as if its units had been spread evenly.
+/// The units of one band that were used recently: a sliding window as long as a lease, of two
+/// counts. The previous count is weighted by how much of it the window still covers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RecentUse {
+pub(super) struct RecentUse {
     span: u64,
-    /// When the current piece began.
+    /// When the current count began.
     began: u64,
     current: u64,
     previous: u64,
 }
 
 impl RecentUse {
-    /// Creates one for leases of this length, with units that were used until now.
-    pub(crate) fn new(span: u64, units: u64, now: u64) -> Self {
+    /// Creates a window of this span, with units that were used until now.
+    pub(super) fn new(span: u64, units: u64, now: u64) -> Self {
         Self {
             span,
             began: now,
@@ -24,21 +22,21 @@ impl RecentUse {
         }
     }
 
-    /// Returns how long a lease is.
-    pub(crate) fn span(&self) -> u64 {
+    /// Returns the span of a lease.
+    pub(super) fn span(&self) -> u64 {
         self.span
     }
 
     /// Adds units that are used now.
-    pub(crate) fn add(&mut self, units: u64, now: u64) {
+    pub(super) fn add(&mut self, units: u64, now: u64) {
         self.settle(now);
         self.current = self.current.saturating_add(units);
     }
 
-    /// Returns the units that were used within the length of a lease.
-    pub(crate) fn units(&mut self, now: u64) -> u64 {
+    /// Returns the units that were used within the last span.
+    pub(super) fn units(&mut self, now: u64) -> u64 {
         self.settle(now);
-        // Threads may pass each other between the clock and the lock.
+        // A thread may read the clock before another one and get the lock after it.
         let left = self.span - now.saturating_sub(self.began);
         let previous = u128::from(self.previous) * u128::from(left) / u128::from(self.span);
         // At most `previous`.

@@ -8,11 +8,12 @@ use fluxgate_core::internals::algorithm::{Ask, Cell, Outstanding, grant, rest};
 use fluxgate_core::store::{Checks, Mode, Verdict, Verdicts};
 use smallvec::SmallVec;
 
-use super::clock::Clock;
-use super::oracle::Counter;
-use super::setting::Fault;
-use crate::codec::Granted;
+use super::config::Fault;
+use crate::clock::Clock;
+use crate::oracle::Counter;
+use fluxgate_redis::lease::GrantReply;
 
+/// The server.
 #[derive(Debug)]
 pub(super) struct Server {
     clock: Clock,
@@ -31,12 +32,12 @@ impl Server {
         }
     }
 
-    /// Returns what its clock shows at a virtual time.
+    /// Returns its time at a virtual time.
     pub(super) fn time(&self, now: u64) -> u64 {
         self.clock.at(now)
     }
 
-    /// Loses all that it knows.
+    /// Loses all data.
     pub(super) fn lose_data(&mut self) {
         self.cells.fill(None);
         self.outstanding.clear();
@@ -79,25 +80,25 @@ impl Server {
         verdicts
     }
 
-    /// Answers an ask for units of a band.
-    pub(super) fn answer(
+    /// Answers a lease request.
+    pub(super) fn grant(
         &mut self,
         lease: &BandLease,
         counter: Counter,
-        ask: &Ask,
+        request: &Ask,
         now: u64,
-    ) -> Granted {
+    ) -> GrantReply {
         let time = Timestamp::saturating_from_micros(self.time(now));
         let outstanding = self.outstanding.entry(counter.index).or_default();
         let stored = self.cells[counter.index];
-        let (grant, cell) = grant(lease, stored, outstanding, time, ask);
+        let (grant, cell) = grant(lease, stored, outstanding, time, request);
         if self.fault == Fault::ForgetsOutstanding {
             *outstanding = Outstanding::default();
         }
         self.cells[counter.index] = cell;
-        Granted {
+        GrantReply {
             grant,
-            rest: rest(lease.shared(), cell, time),
+            balance: rest(lease.shared(), cell, time),
         }
     }
 }

@@ -5,8 +5,8 @@ use fluxgate_core::internals::RuleNumber;
 use fluxgate_core::store::{Checks, Group, Mode, Subject};
 use smallvec::SmallVec;
 
-use super::oracle::Counter;
-use super::setting::FleetRule;
+use super::config::FleetRule;
+use crate::oracle::Counter;
 
 /// The subjects of a request, one for each rule: the rule and the key.
 pub(super) type Subjects = SmallVec<[[u8; 5]; 2]>;
@@ -14,6 +14,7 @@ pub(super) type Subjects = SmallVec<[[u8; 5]; 2]>;
 /// The counters of a request, in the order of its checks.
 pub(super) type Counters = SmallVec<[Counter; 4]>;
 
+/// The counters of all rules and keys.
 #[derive(Debug)]
 pub(super) struct Plan<'s> {
     rules: Vec<PlannedRule<'s>>,

@@ -1,18 +1,19 @@
-//! Counts requests by key, roughly, to find those that are worth a lease.
+//! Counts requests by key, roughly, to find keys that are worth a lease.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A key has its count in one line. If the line is full, it replaces the lowest.
+/// A key has its count in one line. A new key replaces the lowest count of a full line.
 const LINES: usize = 2048;
 const LINE: usize = 8;
-/// A key is hot after so many requests to the store within one lease.
-pub(crate) const HOT: u64 = 3;
-/// A count has the lowest bits, and above them the time and the key.
+/// A key is hot after this many requests to the server within the span of a lease.
+pub(super) const HOT: u64 = 3;
+/// An entry has the count in its lowest bits, and above it the time and part of the key.
 const COUNT_BITS: u32 = 8;
 const TIME_BITS: u32 = 24;
 
+/// Counts of the requests to the server.
 #[derive(Debug)]
-pub(crate) struct HotKeys(Box<[[AtomicU64; LINE]]>);
+pub(super) struct HotKeys(Box<[[AtomicU64; LINE]]>);
 
 impl Default for HotKeys {
     fn default() -> Self {
@@ -21,27 +22,27 @@ impl Default for HotKeys {
 }
 
 impl HotKeys {
-    /// Counts a request, at a time in lives of its lease. Returns whether its key is hot.
+    /// Counts a request, at a time in spans of its lease. Returns whether its key is hot.
     ///
     /// Counts may get lost when several threads count at once, which only delays a lease.
-    pub(crate) fn count(&self, key: u64, lives: u64) -> bool {
-        let time = lives & ((1 << TIME_BITS) - 1);
+    pub(super) fn count(&self, key: u64, spans: u64) -> bool {
+        let time = spans & ((1 << TIME_BITS) - 1);
         let tag = (key >> (COUNT_BITS + TIME_BITS)) << TIME_BITS | time;
         let line = &self.0[key as usize % LINES];
         let mut lowest = (u64::MAX, &line[0]);
-        for slot in line {
-            let last = slot.load(Ordering::Relaxed);
+        for entry in line {
+            let last = entry.load(Ordering::Relaxed);
             let count = last & ((1 << COUNT_BITS) - 1);
             let last_tag = last >> COUNT_BITS;
             if last_tag == tag {
                 let count = (count + 1).min(HOT);
-                slot.store(tag << COUNT_BITS | count, Ordering::Relaxed);
+                entry.store(tag << COUNT_BITS | count, Ordering::Relaxed);
                 return count >= HOT;
             }
             let is_now = last_tag & ((1 << TIME_BITS) - 1) == time;
             let count = if is_now { count } else { 0 };
             if count < lowest.0 {
-                lowest = (count, slot);
+                lowest = (count, entry);
             }
         }
         lowest.1.store(tag << COUNT_BITS | 1, Ordering::Relaxed);

@@ -1,13 +1,13 @@
-//! What a fleet is like. All times are in microseconds, all chances in 10,000ths.
+//! The configuration of a fleet. Times are in microseconds, chances in 10,000ths.
 
 use fluxgate_core::{Band, InvalidRules, Lease, Limit, Rule, RuleSet};
 
-use super::random::Random;
+use crate::random::Random;
 
-/// What a simulated fleet is like.
+/// The configuration of a fleet.
 #[derive(Clone, Debug)]
-pub struct Setting {
-    /// Equal settings with equal seeds give equal results.
+pub struct FleetConfig {
+    /// The seed of all random choices.
     pub seed: u64,
     /// How long it runs, in virtual time.
     pub duration: u64,
@@ -17,15 +17,15 @@ pub struct Setting {
     pub rules: Vec<FleetRule>,
     /// The requests.
     pub traffic: Traffic,
-    /// The calls.
+    /// The network.
     pub network: Network,
-    /// Instances that end.
+    /// How instances end.
     pub churn: Churn,
-    /// How much faster or slower than virtual time a clock runs at most, in millionths.
+    /// The most by which a clock is faster or slower than virtual time, in millionths.
     pub drift: u32,
-    /// The mean time between two losses of all that the server knows; 0 for none.
+    /// The mean time between two losses of the server's data; 0 for none.
     pub data_loss: u64,
-    /// What the server does wrong.
+    /// A fault of the server.
     pub fault: Fault,
 }
 
@@ -59,18 +59,18 @@ pub struct Traffic {
     pub mean_gap: u64,
     /// How many keys there are.
     pub keys: u32,
-    /// Whether few keys get most requests, by Zipf's law, instead of all keys as many.
+    /// Whether keys are drawn by Zipf's law instead of evenly.
     pub zipf: bool,
-    /// How many instances get the requests of one key; 0 for all.
-    pub homes: u32,
+    /// The number of instances that get the requests of one key; 0 for all.
+    pub instances_per_key: u32,
     /// Requests cost from 1 to this many units.
     pub most_cost: u64,
     /// The chance of a burst of requests with one key at once.
     pub burst: u32,
     /// The most requests of a burst.
     pub most_burst: u64,
-    /// The mean time between two floods of requests with one key, more than all instances and
-    /// the server can admit at once; 0 for none.
+    /// The mean time between two floods of one key: more requests at once than all instances and
+    /// the server can admit; 0 for none.
     pub flood: u64,
     /// The chance of a pause.
     pub pause: u32,
@@ -83,19 +83,19 @@ pub struct Traffic {
 pub struct Network {
     /// The least latency, each way.
     pub fastest: u64,
-    /// The most latency, each way, of most calls and replies.
+    /// The most latency, each way, of calls and replies that are not late.
     pub slowest: u64,
     /// The chance that a call or a reply is lost.
     pub lost: u32,
     /// The chance that a call or a reply is late.
     pub late: u32,
-    /// The most latency of those.
+    /// The most latency of late ones.
     pub latest: u64,
     /// How long an instance waits for a reply.
     pub deadline: u64,
 }
 
-/// The way of a call: the latency there and back; `None` if it is lost.
+/// The latency of a call and of its reply; `None` if it is lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trip {
     pub(super) there: Option<u64>,
@@ -128,19 +128,19 @@ impl Network {
 pub struct Churn {
     /// The time between two crashes in the fleet.
     pub crash: u64,
-    /// The time between two instances that end and give back their units.
+    /// The time between two instances that return their units and end.
     pub shutdown: u64,
     /// The time until an instance that has ended starts again.
     pub down: u64,
 }
 
-/// What a server does wrong, to see that it is noticed.
+/// A fault of the server, to test that the oracle detects it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
     #[default]
     None,
-    /// It does not know which units are out.
+    /// It forgets which units are out.
     ForgetsOutstanding,
     /// It decides by the whole capacity of a bucket, although units are out.
     SharesAll,

@@ -1,25 +1,20 @@
-//! A fleet of instances with leases on virtual time, and an oracle that knows whether they
-//! exceed a limit.
+//! A fleet of instances with leases, and an oracle that detects whether they exceed a limit.
 //!
-//! The instances use the real table of leases and the server
-//! the real [`grant`](fluxgate_core::internals::algorithm::grant). Between them is a network
-//! that delays, reorders and loses calls and replies; instances crash and start again, and
-//! no two clocks agree. Time passes from event to event, so a run takes as long as its
-//! decisions, and equal settings give equal results, except where two keys share a place in
-//! a table.
+//! The instances run the real [`LeaseTable`](fluxgate_redis::lease::LeaseTable), and the server
+//! the real [`grant`](fluxgate_core::internals::algorithm::grant). The network between them
+//! delays, reorders and loses calls and replies; instances crash and start again, and no two
+//! clocks agree. Equal configurations give equal outcomes, except where two keys share an entry
+//! among the hot keys of a table.
 
 mod arrivals;
 mod calls;
-mod clock;
+mod config;
 mod instance;
-mod oracle;
 mod outcome;
 mod plan;
-mod random;
 #[cfg(test)]
 mod schedules;
 mod server;
-mod setting;
 #[cfg(test)]
 mod tests;
 
@@ -29,34 +24,34 @@ use std::collections::BinaryHeap;
 use fluxgate_core::store::{Checks, Verdict};
 use smallvec::SmallVec;
 
-use super::lease_table::{Owner, PendingAsk};
+use crate::clock::Clock;
+use crate::oracle::Oracle;
+use crate::random::Random;
 use arrivals::Arrivals;
-use calls::{Call, Calls, Request, SentAsk};
-use clock::Clock;
+use calls::{Call, Calls, SentLeaseRequest, ServerDecision};
+pub use config::{Churn, Fault, FleetConfig, FleetRule, Network, Traffic};
+use fluxgate_redis::lease::DueRequest;
 use instance::Instance;
-use oracle::Oracle;
-pub use outcome::Outcome;
+pub use outcome::FleetOutcome;
 use plan::{Counters, Plan};
-use random::Random;
 use server::Server;
-pub use setting::{Churn, Fault, FleetRule, Network, Setting, Traffic};
 
-/// What the server's clock shows when the fleet starts.
+/// The time of the server's clock when the fleet starts.
 const EPOCH: u64 = 1_700_000_000_000_000;
-/// The most time until a woken keeper runs.
+/// The longest time until a woken keeper runs.
 const WAKE: u64 = 4_000;
-/// How long an instance that ends waits for answers before it looks again.
+/// The wait between two looks at the leases of an instance that is closing.
 const POLL: u64 = 1_000;
 
 /// Runs a fleet.
-pub fn run(setting: &Setting) -> Outcome {
-    let plan = Plan::new(&setting.rules, setting.traffic.keys);
-    let mut fleet = Fleet::new(setting, &plan);
+pub fn run(config: &FleetConfig) -> FleetOutcome {
+    let plan = Plan::new(&config.rules, config.traffic.keys);
+    let mut fleet = Fleet::new(config, &plan);
     fleet.run();
     fleet.outcome
 }
 
-/// What happens next. Instances are numbered.
+/// An event. Instances and calls are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrival,
@@ -70,21 +65,29 @@ enum Event {
     Wake(usize, u32),
     /// It is time for a keeper's round.
     Round(usize, u32),
-    /// More requests than all can admit come to all instances and the server at once.
+    /// All instances and the server get more requests than they can admit.
     Flood,
     Crash,
     DataLoss,
     Shutdown,
-    /// An instance that ends looks whether it has returned all. It waits until a time.
-    Poll(usize, u32, u64),
+    /// An instance that is closing checks whether it has returned all units.
+    Poll(Closing),
     Restart(usize),
 }
 
+/// An instance that returns its units before it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Closing {
+    instance: usize,
+    start: u32,
+    deadline: u64,
+}
+
 struct Fleet<'s> {
-    setting: &'s Setting,
+    config: &'s FleetConfig,
     plan: &'s Plan<'s>,
     now: u64,
-    /// With the number of the event, so that events of one time come in order.
+    /// The time, number and kind of each event. The number orders events of one time.
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     scheduled: u64,
     random: Random,
@@ -93,44 +96,44 @@ struct Fleet<'s> {
     instances: Vec<Instance>,
     calls: Calls,
     oracle: Oracle,
-    outcome: Outcome,
+    outcome: FleetOutcome,
 }
 
 impl<'s> Fleet<'s> {
-    fn new(setting: &'s Setting, plan: &'s Plan<'s>) -> Self {
-        let mut random = Random::new(setting.seed);
+    fn new(config: &'s FleetConfig, plan: &'s Plan<'s>) -> Self {
+        let mut random = Random::new(config.seed);
         let offset = random.below(60_000_000);
-        let clock = Clock::new(0, EPOCH + offset, random.around_zero(setting.drift));
+        let clock = Clock::new(0, EPOCH + offset, random.around_zero(config.drift));
         let limits = plan.bands.iter().map(|band| band.limit());
         let mut fleet = Self {
-            setting,
+            config,
             plan,
             now: 0,
             queue: BinaryHeap::new(),
             scheduled: 0,
-            arrivals: Arrivals::new(&setting.traffic),
-            server: Server::new(clock, setting.fault, plan.counters),
+            arrivals: Arrivals::new(&config.traffic),
+            server: Server::new(clock, config.fault, plan.counters),
             instances: Vec::new(),
             calls: Calls::default(),
             oracle: Oracle::new(limits, plan.counters),
-            outcome: Outcome::default(),
+            outcome: FleetOutcome::default(),
             random,
         };
-        for _ in 0..setting.instances {
+        for _ in 0..config.instances {
             let clock = fleet.new_clock();
             fleet.instances.push(Instance::new(clock, 0));
         }
         fleet.schedule(0, Event::Arrival);
-        fleet.schedule_sometime(Event::Flood, setting.traffic.flood);
-        fleet.schedule_sometime(Event::Crash, setting.churn.crash);
-        fleet.schedule_sometime(Event::Shutdown, setting.churn.shutdown);
-        fleet.schedule_sometime(Event::DataLoss, setting.data_loss);
+        fleet.schedule_sometime(Event::Flood, config.traffic.flood);
+        fleet.schedule_sometime(Event::Crash, config.churn.crash);
+        fleet.schedule_sometime(Event::Shutdown, config.churn.shutdown);
+        fleet.schedule_sometime(Event::DataLoss, config.data_loss);
         fleet
     }
 
     fn run(&mut self) {
         while let Some(Reverse((time, _, event))) = self.queue.pop() {
-            if time >= self.setting.duration {
+            if time >= self.config.duration {
                 break;
             }
             self.now = time;
@@ -142,35 +145,35 @@ impl<'s> Fleet<'s> {
                 }
                 Event::Call(call) => self.serve(call),
                 Event::Reply(call) => {
-                    self.answer(call);
-                    self.calls.done(call);
+                    self.deliver_reply(call);
+                    self.calls.finish_event(call);
                 }
                 Event::Deadline(call) => {
-                    self.give_up(call);
-                    self.calls.done(call);
+                    self.abandon(call);
+                    self.calls.finish_event(call);
                 }
                 Event::Wake(instance, start) => self.keep(instance, start, false),
                 Event::Round(instance, start) => self.keep(instance, start, true),
                 Event::Flood => {
                     self.flood();
-                    self.schedule_sometime(Event::Flood, self.setting.traffic.flood);
+                    self.schedule_sometime(Event::Flood, self.config.traffic.flood);
                 }
                 Event::Crash => {
                     let victim = self.random.below(self.instances.len() as u64) as usize;
                     self.end(victim);
                     self.outcome.crashes += 1;
-                    self.schedule_sometime(Event::Crash, self.setting.churn.crash);
+                    self.schedule_sometime(Event::Crash, self.config.churn.crash);
                 }
                 Event::DataLoss => {
                     self.server.lose_data();
                     self.outcome.data_losses += 1;
-                    self.schedule_sometime(Event::DataLoss, self.setting.data_loss);
+                    self.schedule_sometime(Event::DataLoss, self.config.data_loss);
                 }
                 Event::Shutdown => {
                     self.shut_down();
-                    self.schedule_sometime(Event::Shutdown, self.setting.churn.shutdown);
+                    self.schedule_sometime(Event::Shutdown, self.config.churn.shutdown);
                 }
-                Event::Poll(instance, start, until) => self.return_all(instance, start, until),
+                Event::Poll(closing) => self.return_all(closing),
                 Event::Restart(instance) => {
                     let clock = self.new_clock();
                     let start = self.instances[instance].start;
@@ -201,10 +204,10 @@ impl<'s> Fleet<'s> {
     /// Returns the clock of an instance that starts now.
     fn new_clock(&mut self) -> Clock {
         let shows = self.random.below(1_000_000_000);
-        Clock::new(self.now, shows, self.random.around_zero(self.setting.drift))
+        Clock::new(self.now, shows, self.random.around_zero(self.config.drift))
     }
 
-    /// Returns an instance that is up, for a request with this key.
+    /// Draws an instance that is up, for a request with this key.
     fn draw_instance(&mut self, key: u32) -> Option<usize> {
         let instances = self.instances.len() as u64;
         let drawn = self.arrivals.instance(key, instances, &mut self.random);
@@ -215,7 +218,7 @@ impl<'s> Fleet<'s> {
 
     fn arrive(&mut self) {
         let key = self.arrivals.key(&mut self.random);
-        let cost = self.random.between(1, self.setting.traffic.most_cost);
+        let cost = self.random.between(1, self.config.traffic.most_cost);
         let Some(at) = self.draw_instance(key) else {
             return;
         };
@@ -225,18 +228,18 @@ impl<'s> Fleet<'s> {
         let checks = plan.checks(&subjects, cost);
         self.offer(&counters, cost);
         if self.decide(at, &checks, &counters, cost).is_none() {
-            let asks = self.instances[at].asks(&checks, now).into_iter();
-            let asks = asks.map(|(at, pending)| SentAsk {
-                counter: counters[at],
-                pending,
+            let requests = self.instances[at].requests_with(&checks, now).into_iter();
+            let sent = requests.map(|request| SentLeaseRequest {
+                counter: counters[request.check],
+                pending: request.pending,
             });
-            let asks = asks.collect();
-            self.send(at, Some(Request { key, cost }), asks);
+            let sent = sent.collect();
+            self.send(at, Some(ServerDecision { key, cost }), sent);
         }
     }
 
-    /// Spends, in an instant, all units of a key that are on lease at any instance, and those
-    /// that the server has left.
+    /// Spends at once all units of a key: those on lease at any instance, and those that the
+    /// server has left.
     fn flood(&mut self) {
         let key = self.arrivals.key(&mut self.random);
         let (plan, now) = (self.plan, self.now);
@@ -260,7 +263,7 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// Notes a request.
+    /// Records a request.
     fn offer(&mut self, counters: &Counters, cost: u64) {
         let time = self.server.time(self.now);
         self.outcome.decisions += 1;
@@ -269,7 +272,7 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// Lets an instance decide a request by itself. Returns whether it admits it, or `None` if
+    /// Decides a request by the leases of an instance. Returns whether it passes, or `None` if
     /// only the server can decide it.
     fn decide(
         &mut self,
@@ -280,8 +283,7 @@ impl<'s> Fleet<'s> {
     ) -> Option<bool> {
         let instance = &mut self.instances[at];
         let start = instance.start;
-        let mut is_low = false;
-        let verdicts = instance.decide(checks, self.now, &mut is_low)?;
+        let (verdicts, is_low) = instance.decide(checks, self.now)?;
         let is_woken = is_low && !instance.is_woken;
         instance.is_woken |= is_low;
         self.outcome.local += 1;
@@ -298,9 +300,14 @@ impl<'s> Fleet<'s> {
         Some(passes)
     }
 
-    fn send(&mut self, instance: usize, request: Option<Request>, asks: Vec<SentAsk>) {
+    fn send(
+        &mut self,
+        instance: usize,
+        decision: Option<ServerDecision>,
+        lease_requests: Vec<SentLeaseRequest>,
+    ) {
         self.outcome.calls += 1;
-        let network = &self.setting.network;
+        let network = &self.config.network;
         let trip = network.trip(&mut self.random);
         let back = trip.back.filter(|back| {
             let whole = trip.there.map(|there| there + back);
@@ -311,11 +318,11 @@ impl<'s> Fleet<'s> {
         let call = Call {
             instance,
             start: self.instances[instance].start,
-            request,
-            asks,
+            decision,
+            lease_requests,
             back,
             verdicts: Default::default(),
-            granted: Vec::new(),
+            grants: Vec::new(),
         };
         let call = self.calls.insert(call, events);
         if let Some(there) = trip.there {
@@ -326,18 +333,18 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// Sends the asks of a keeper. Their order does not depend on how the instance hashes
-    /// its keys.
-    fn send_all(&mut self, instance: usize, asks: Vec<(Owner, PendingAsk)>) {
-        let asks = asks.into_iter().filter_map(|(owner, pending)| {
-            let counter = self.plan.counter_of(owner.subject().bytes, &owner.band)?;
-            Some(SentAsk { counter, pending })
+    /// Sends the requests of a keeper, in an order that does not depend on how the instance
+    /// hashes its keys.
+    fn send_all(&mut self, instance: usize, due: Vec<DueRequest>) {
+        let sent = due.into_iter().filter_map(|DueRequest { owner, pending }| {
+            let counter = self.plan.counter_of(owner.subject().bytes, owner.band())?;
+            Some(SentLeaseRequest { counter, pending })
         });
-        let mut asks: Vec<_> = asks.collect();
-        asks.sort_by_key(|ask| ask.counter);
-        for ask in asks {
+        let mut sent: Vec<_> = sent.collect();
+        sent.sort_by_key(|request| request.counter);
+        for request in sent {
             self.outcome.keeper_calls += 1;
-            self.send(instance, None, vec![ask]);
+            self.send(instance, None, vec![request]);
         }
     }
 
@@ -347,7 +354,7 @@ impl<'s> Fleet<'s> {
         let Some(call) = self.calls.get_mut(number) else {
             return;
         };
-        if let Some(Request { key, cost }) = call.request {
+        if let Some(ServerDecision { key, cost }) = call.decision {
             let subjects = plan.subjects(key);
             let checks = plan.checks(&subjects, cost);
             let counters = plan.counters(key);
@@ -357,21 +364,21 @@ impl<'s> Fleet<'s> {
                 self.oracle.admit(&counters, self.server.time(now), cost);
             }
         }
-        for SentAsk { counter, pending } in &call.asks {
+        for SentLeaseRequest { counter, pending } in &call.lease_requests {
             if let Some(lease) = plan.bands[counter.band].lease() {
-                let granted = self.server.answer(lease, *counter, &pending.ask, now);
-                call.granted.push(granted);
+                let reply = self.server.grant(lease, *counter, &pending.request, now);
+                call.grants.push(reply);
             }
         }
         let back = call.back;
         if let Some(back) = back {
             self.schedule(back, Event::Reply(number));
         }
-        self.calls.done(number);
+        self.calls.finish_event(number);
     }
 
-    /// Takes a reply.
-    fn answer(&mut self, number: u32) {
+    /// Delivers a reply to its instance.
+    fn deliver_reply(&mut self, number: u32) {
         let (plan, now) = (self.plan, self.now);
         let Some(call) = self.calls.get_mut(number) else {
             return;
@@ -385,15 +392,16 @@ impl<'s> Fleet<'s> {
             return;
         };
         let mut refused = SmallVec::<[_; 2]>::new();
-        for (SentAsk { counter, pending }, granted) in call.asks.iter().zip(&call.granted) {
+        for (sent, reply) in call.lease_requests.iter().zip(&call.grants) {
+            let SentLeaseRequest { counter, pending } = sent;
             if let Some(lease) = plan.bands[counter.band].lease() {
-                table.granted(lease, pending, granted, time);
+                table.add_grant(lease, pending, reply, time);
             }
-            if granted.grant.units == 0 {
+            if reply.grant.units == 0 {
                 refused.push(pending.key);
             }
         }
-        let Some(Request { key, cost }) = call.request else {
+        let Some(ServerDecision { key, cost }) = call.decision else {
             return;
         };
         let subjects = plan.subjects(key);
@@ -401,7 +409,7 @@ impl<'s> Fleet<'s> {
         if call.verdicts.iter().all(Verdict::passes) {
             self.outcome.admitted += cost;
         }
-        table.decided(&checks, &refused, &mut call.verdicts, time);
+        table.record_decision(&checks, &refused, &mut call.verdicts, time);
         if !table.is_empty() && !instance.has_keeper {
             instance.has_keeper = true;
             let at = call.instance;
@@ -410,15 +418,15 @@ impl<'s> Fleet<'s> {
     }
 
     /// Stops waiting for a reply.
-    fn give_up(&mut self, number: u32) {
+    fn abandon(&mut self, number: u32) {
         let Some(call) = self.calls.get_mut(number) else {
             return;
         };
-        self.outcome.unanswered += u64::from(call.request.is_some());
+        self.outcome.unanswered += u64::from(call.decision.is_some());
         let instance = &self.instances[call.instance];
         if let Some(table) = instance.table_of(call.start) {
-            for ask in &call.asks {
-                table.unanswered(ask.pending.key);
+            for request in &call.lease_requests {
+                table.record_no_answer(request.pending.key);
             }
         }
     }
@@ -430,7 +438,7 @@ impl<'s> Fleet<'s> {
             return;
         }
         instance.is_woken &= is_round;
-        let due = instance.due(self.now, is_round);
+        let due = instance.due_requests(self.now, is_round);
         let round = instance.round();
         self.send_all(at, due);
         if is_round {
@@ -438,35 +446,39 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// Lets an instance return its units and end.
+    /// Closes an instance: it returns its units and ends.
     fn shut_down(&mut self) {
         let at = self.random.below(self.instances.len() as u64) as usize;
         let instance = &mut self.instances[at];
         if !instance.is_closing && instance.table().is_some() {
             instance.is_closing = true;
-            let (start, until) = (instance.start, self.now + self.setting.network.deadline);
-            self.return_all(at, start, until);
+            let closing = Closing {
+                instance: at,
+                start: instance.start,
+                deadline: self.now + self.config.network.deadline,
+            };
+            self.return_all(closing);
         }
     }
 
-    fn return_all(&mut self, at: usize, start: u32, until: u64) {
-        let instance = &self.instances[at];
-        let Some(table) = instance.table_of(start) else {
+    fn return_all(&mut self, closing: Closing) {
+        let instance = &self.instances[closing.instance];
+        let Some(table) = instance.table_of(closing.start) else {
             return;
         };
-        let asks = table.return_all(instance.time(self.now));
-        if self.now >= until || asks.is_empty() && !table.is_any_asking() {
-            return self.end(at);
+        let due = table.return_all(instance.time(self.now));
+        if self.now >= closing.deadline || due.is_empty() && !table.is_requesting() {
+            return self.end(closing.instance);
         }
-        self.send_all(at, asks);
-        self.schedule(POLL, Event::Poll(at, start, until));
+        self.send_all(closing.instance, due);
+        self.schedule(POLL, Event::Poll(closing));
     }
 
     /// Ends an instance, and starts it again later.
     fn end(&mut self, at: usize) {
         if let Some(counts) = self.instances[at].end() {
             self.outcome.add(counts);
-            let after = self.random.between(1, 2 * self.setting.churn.down);
+            let after = self.random.between(1, 2 * self.config.churn.down);
             self.schedule(after, Event::Restart(at));
         }
     }

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use fluxgate_core::{Algorithm, Lease, Limit, LimitBuilder, Percent};
 
-use super::random::Random;
-use super::{Churn, Fault, FleetRule, Network, Outcome, Setting, Traffic, run};
+use super::{Churn, Fault, FleetConfig, FleetOutcome, FleetRule, Network, Traffic, run};
+use crate::random::Random;
 
 /// Clocks differ from the true time by at most half a percent.
 const DRIFT: u32 = 5_000;
 
-/// Returns whether there is time for more schedules.
-pub(super) fn has_time() -> bool {
+/// Returns whether this is a long test run.
+pub(super) fn is_long() -> bool {
     std::env::var_os("FLUXGATE_LONG").is_some()
 }
 
-/// How many units of one key are asked for in a second.
+/// The demand for one key, in units per second.
 struct Load(u64);
 
 /// Returns a limit that admits from half of the load to eight times as much.
@@ -51,7 +51,7 @@ fn rule(life: u64, load: &Load, random: &mut Random) -> FleetRule {
 }
 
 /// Returns a fleet in which much goes wrong.
-fn random_setting(seed: u64) -> Setting {
+fn random_config(seed: u64) -> FleetConfig {
     let mut random = Random::new(seed);
     let millis = match random.below(3) {
         0 => random.between(100, 200),
@@ -74,7 +74,7 @@ fn random_setting(seed: u64) -> Setting {
     });
     // None, some or many calls fail.
     let often = random.below(3);
-    Setting {
+    FleetConfig {
         seed,
         duration: (1_000 * gap).clamp(4 * life, 20 * life),
         // All these are small.
@@ -83,7 +83,7 @@ fn random_setting(seed: u64) -> Setting {
             mean_gap: gap,
             keys: keys as u32,
             zipf: random.below(2) == 0,
-            homes: 0,
+            instances_per_key: 0,
             most_cost,
             burst: random.between(0, 100) as u32,
             most_burst: random.between(1, 40),
@@ -113,12 +113,12 @@ fn random_setting(seed: u64) -> Setting {
 
 #[test]
 fn random_fleets_never_exceed_a_limit() {
-    let schedules = if has_time() { 5_000 } else { 300 };
+    let schedules = if is_long() { 5_000 } else { 300 };
     let (mut decisions, mut local) = (0, 0);
     for seed in 0..schedules {
-        let setting = random_setting(seed);
-        let outcome = run(&setting);
-        assert_eq!(outcome.overshoot, 0, "{setting:#?}\n{outcome:#?}");
+        let config = random_config(seed);
+        let outcome = run(&config);
+        assert_eq!(outcome.overshoot, 0, "{config:#?}\n{outcome:#?}");
         decisions += outcome.decisions;
         local += outcome.local;
     }
@@ -126,22 +126,19 @@ fn random_fleets_never_exceed_a_limit() {
     assert!(local > decisions / 10, "{local} of {decisions}");
 }
 
-/// What a loss of the server's data costs: the shared part is full again, or a window is
-/// counted from nothing, and units that were out are spent or given back all the same.
+/// After a loss, the shared part is full again, or a window starts at zero. Units that were out
+/// are spent or returned all the same.
 #[test]
 fn each_loss_of_data_admits_at_most_one_more_quota() {
     let (mut losses, mut over) = (0, 0);
-    for seed in 0..if has_time() { 2_000 } else { 150 } {
-        let setting = random_setting(seed);
-        let setting = Setting {
-            data_loss: setting.duration / 2,
-            ..setting
-        };
-        let outcome = run(&setting);
-        let bands = setting.rules.iter().flat_map(|rule| &rule.bands);
+    for seed in 0..if is_long() { 2_000 } else { 150 } {
+        let mut config = random_config(seed);
+        config.data_loss = config.duration / 2;
+        let outcome = run(&config);
+        let bands = config.rules.iter().flat_map(|rule| &rule.bands);
         let quota = bands.map(|band| band.capacity()).max().unwrap();
         let most = quota * outcome.data_losses;
-        assert!(outcome.overshoot <= most, "{setting:#?}\n{outcome:#?}");
+        assert!(outcome.overshoot <= most, "{config:#?}\n{outcome:#?}");
         losses += outcome.data_losses;
         over += u64::from(outcome.overshoot > 0);
     }
@@ -149,17 +146,16 @@ fn each_loss_of_data_admits_at_most_one_more_quota() {
     assert!(losses > 100 && over > 20, "{losses} losses, {over} over");
 }
 
-/// A schedule can be run again by its seed, although each table hashes its keys in another way.
-/// (With several counters, two may share a place among the hot keys: once in a thousand runs.)
+/// Each table hashes its keys in another way, so with several counters two may share an entry
+/// among the hot keys: once in a thousand runs.
 #[test]
-fn equal_settings_give_equal_outcomes() {
-    let settings = (0..200).map(random_setting);
-    let settings = settings.filter(|setting| {
-        let bands: usize = setting.rules.iter().map(|rule| rule.bands.len()).sum();
-        bands == 1 && setting.traffic.keys == 1
-    });
-    for setting in settings {
-        assert_eq!(run(&setting), run(&setting), "{setting:#?}");
+fn equal_configs_give_equal_outcomes() {
+    let has_one_counter = |config: &FleetConfig| {
+        let bands: usize = config.rules.iter().map(|rule| rule.bands.len()).sum();
+        bands == 1 && config.traffic.keys == 1
+    };
+    for config in (0..200).map(random_config).filter(has_one_counter) {
+        assert_eq!(run(&config), run(&config), "{config:#?}");
     }
 }
 
@@ -173,23 +169,23 @@ fn a_broken_fleet_exceeds_its_limits() {
         (Fault::None, 500_000, false),
     ] {
         let exceeds = |seed: u64| {
-            let setting = Setting {
+            let config = FleetConfig {
                 fault,
                 drift,
-                ..random_setting(seed)
+                ..random_config(seed)
             };
-            let mut bands = setting.rules.iter().flat_map(|rule| &rule.bands);
+            let mut bands = config.rules.iter().flat_map(|rule| &rule.bands);
             bands.all(|band| band.algorithm().is_bucket() == is_bucket)
-                && run(&setting).overshoot > 0
+                && run(&config).overshoot > 0
         };
         assert!((0..300).any(exceeds), "{fault:?}, {drift}");
     }
 }
 
 /// Three instances that get requests of one key without anything going wrong.
-fn steady(limit: LimitBuilder, lease: Lease, mean_gap: u64) -> Setting {
+fn steady(limit: LimitBuilder, lease: Lease, mean_gap: u64) -> FleetConfig {
     let rule = FleetRule::new(&[limit.build().unwrap()], lease, false).unwrap();
-    Setting {
+    FleetConfig {
         seed: 1,
         duration: 20_000_000,
         instances: 3,
@@ -198,7 +194,7 @@ fn steady(limit: LimitBuilder, lease: Lease, mean_gap: u64) -> Setting {
             mean_gap,
             keys: 1,
             zipf: false,
-            homes: 0,
+            instances_per_key: 0,
             most_cost: 1,
             burst: 0,
             most_burst: 0,
@@ -227,7 +223,7 @@ fn steady(limit: LimitBuilder, lease: Lease, mean_gap: u64) -> Setting {
 
 /// Expects that a fleet exceeds nothing, uses at least 95% of what is possible, and makes at
 /// most one call for `decisions` decisions.
-fn expect_few_calls(outcome: &Outcome, decisions: u64, name: &str) {
+fn expect_few_calls(outcome: &FleetOutcome, decisions: u64, name: &str) {
     let used = outcome.admitted * 1_000 / outcome.possible;
     let per_call = outcome.decisions / outcome.calls;
     println!("{name}: one call in {per_call}, {used} of 1000 used");
@@ -249,11 +245,11 @@ fn a_saturated_fleet_uses_its_limit_with_a_fiftieth_of_the_calls() {
         // In percent of what passes.
         for load in [105, 111, 142, 200, 234, 300, 500, 2_000] {
             let limit = Limit::builder(algorithm, 5_000, Duration::from_secs(1));
-            let setting = Setting {
+            let config = FleetConfig {
                 duration: 5_000_000,
                 ..steady(limit, lease, 20_000 / load)
             };
-            expect_few_calls(&run(&setting), 50, &format!("{algorithm:?}, {load}%"));
+            expect_few_calls(&run(&config), 50, &format!("{algorithm:?}, {load}%"));
         }
     }
 }
@@ -279,7 +275,7 @@ fn a_crash_costs_what_an_instance_uses_within_a_lease_twice_over() {
     let limit = Limit::builder(Algorithm::FixedWindow, 20_000, month);
     let steady = steady(limit, lease, 0);
     for (mean_gap, burst) in [(100_000, 1_000), (3_300, 0)] {
-        let setting = Setting {
+        let config = FleetConfig {
             duration: 60_000_000,
             traffic: Traffic {
                 mean_gap,
@@ -294,11 +290,11 @@ fn a_crash_costs_what_an_instance_uses_within_a_lease_twice_over() {
             },
             ..steady.clone()
         };
-        let outcome = run(&setting);
-        let instances = u64::from(setting.instances);
+        let outcome = run(&config);
+        let instances = u64::from(config.instances);
         // Those that are up at the end have units, too.
         let ends = outcome.crashes + instances;
-        let used = outcome.decisions / (setting.duration / 1_000_000) / instances;
+        let used = outcome.decisions / (config.duration / 1_000_000) / instances;
         println!(
             "{} lost in {ends} ends, {used} used within a lease",
             outcome.expired

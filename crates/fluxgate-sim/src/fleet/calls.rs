@@ -2,9 +2,8 @@
 
 use fluxgate_core::store::Verdicts;
 
-use super::oracle::Counter;
-use crate::codec::Granted;
-use crate::leases::lease_table::PendingAsk;
+use crate::oracle::Counter;
+use fluxgate_redis::lease::{GrantReply, PendingRequest};
 
 /// A call of an instance to the server.
 #[derive(Debug)]
@@ -13,30 +12,32 @@ pub(super) struct Call {
     /// The start of the instance that it belongs to.
     pub(super) start: u32,
     /// The request that the server decides, unless the keeper calls.
-    pub(super) request: Option<Request>,
-    pub(super) asks: Vec<SentAsk>,
+    pub(super) decision: Option<ServerDecision>,
+    pub(super) lease_requests: Vec<SentLeaseRequest>,
     /// The latency of the reply, if it comes in time.
     pub(super) back: Option<u64>,
     pub(super) verdicts: Verdicts,
-    pub(super) granted: Vec<Granted>,
+    pub(super) grants: Vec<GrantReply>,
 }
 
+/// A request that the server decides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct ServerDecision {
     pub(super) key: u32,
     pub(super) cost: u64,
 }
 
+/// A lease request of one counter.
 #[derive(Debug)]
-pub(super) struct SentAsk {
+pub(super) struct SentLeaseRequest {
     pub(super) counter: Counter,
-    pub(super) pending: PendingAsk,
+    pub(super) pending: PendingRequest,
 }
 
-/// All calls on their way, by number. Numbers are used again.
+/// All calls on their way, by number. Numbers are reused.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// With the number of events to come.
+    /// Each with the number of its events to come.
     calls: Vec<Option<(Call, u8)>>,
     free: Vec<u32>,
 }
@@ -46,7 +47,7 @@ impl Calls {
     pub(super) fn insert(&mut self, call: Call, events: u8) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.calls.push(None);
-            // Far fewer than a u32 counts are on their way at once.
+            // Far fewer than 2^32 calls are on their way at once.
             (self.calls.len() - 1) as u32
         });
         self.calls[number as usize] = Some((call, events));
@@ -58,15 +59,15 @@ impl Calls {
         call.map(|(call, _)| call)
     }
 
-    /// Notes that one of its events has come. The last one removes it.
-    pub(super) fn done(&mut self, number: u32) {
-        let place = &mut self.calls[number as usize];
-        let Some((_, events)) = place else {
+    /// Counts one event of a call as past. The last one removes the call.
+    pub(super) fn finish_event(&mut self, number: u32) {
+        let entry = &mut self.calls[number as usize];
+        let Some((_, events)) = entry else {
             return;
         };
         *events -= 1;
         if *events == 0 {
-            *place = None;
+            *entry = None;
             self.free.push(number);
         }
     }

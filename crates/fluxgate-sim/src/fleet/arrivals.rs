@@ -1,14 +1,21 @@
-//! When requests come, and with which keys.
+//! When requests arrive, and with which keys.
 
-use super::random::{Random, Zipf};
-use super::setting::Traffic;
+use super::config::Traffic;
+use crate::random::{Random, Zipf};
 
+/// Draws the requests to a fleet.
 #[derive(Debug)]
 pub(super) struct Arrivals<'s> {
     traffic: &'s Traffic,
     zipf: Option<Zipf>,
-    /// The requests of a burst that are left, and their key.
-    burst: (u64, u32),
+    burst: Burst,
+}
+
+/// The requests of a burst that are left, and their key.
+#[derive(Debug, Default)]
+struct Burst {
+    left: u64,
+    key: u32,
 }
 
 impl<'s> Arrivals<'s> {
@@ -16,13 +23,13 @@ impl<'s> Arrivals<'s> {
         Self {
             traffic,
             zipf: traffic.zipf.then(|| Zipf::new(traffic.keys)),
-            burst: (0, 0),
+            burst: Burst::default(),
         }
     }
 
     /// Returns the time until the next request.
     pub(super) fn gap(&self, random: &mut Random) -> u64 {
-        if self.burst.0 > 0 {
+        if self.burst.left > 0 {
             return 0;
         }
         if random.chance(self.traffic.pause) {
@@ -34,9 +41,9 @@ impl<'s> Arrivals<'s> {
 
     /// Returns the key of a request.
     pub(super) fn key(&mut self, random: &mut Random) -> u32 {
-        if self.burst.0 > 0 {
-            self.burst.0 -= 1;
-            return self.burst.1;
+        if self.burst.left > 0 {
+            self.burst.left -= 1;
+            return self.burst.key;
         }
         let key = match &self.zipf {
             Some(zipf) => zipf.draw(random),
@@ -44,16 +51,17 @@ impl<'s> Arrivals<'s> {
             None => random.below(self.traffic.keys.into()) as u32,
         };
         if random.chance(self.traffic.burst) {
-            self.burst = (random.below(self.traffic.most_burst), key);
+            let left = random.below(self.traffic.most_burst);
+            self.burst = Burst { left, key };
         }
         key
     }
 
-    /// Returns the place of an instance for a request with this key, among so many.
+    /// Returns the index of an instance, out of `instances`, for a request with this key.
     pub(super) fn instance(&self, key: u32, instances: u64, random: &mut Random) -> u64 {
-        match self.traffic.homes {
+        match self.traffic.instances_per_key {
             0 => random.below(instances),
-            homes => (Random::new(key.into()).next() + random.below(homes.into())) % instances,
+            some => (Random::new(key.into()).next() + random.below(some.into())) % instances,
         }
     }
 }

@@ -1,16 +1,16 @@
 //! The clock that times leases.
 //!
-//! A store counts the life of a lease while this machine sleeps, so the clock must go on, too:
-//! on Linux it is `CLOCK_BOOTTIME`. The standard library reads `CLOCK_MONOTONIC`, which stands
-//! still. Where there is no such clock, no units are taken on lease.
+//! The server counts the life of a lease while this machine sleeps, so this clock must run then,
+//! too. On Linux it is `CLOCK_BOOTTIME`; the standard library reads `CLOCK_MONOTONIC`, which
+//! stops. On systems without such a clock, no units are leased.
 
-/// Later than any lease ends, and far from an overflow.
+/// Later than the end of any lease, and far from an overflow.
 const NEVER: u64 = 1 << 62;
 
-/// A clock that goes on while the machine sleeps.
+/// A clock that does not stop while the machine sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseClock {
-    /// When it was started; `None` if there is no such clock.
+    /// When it was started; `None` if the system has no such clock.
     began: Option<u64>,
 }
 
@@ -21,12 +21,13 @@ impl LeaseClock {
         }
     }
 
-    /// Returns whether there is such a clock.
+    /// Returns whether the system has such a clock.
     pub(crate) fn is_available(&self) -> bool {
         self.began.is_some()
     }
 
-    /// Returns the microseconds since it was started. All leases have ended if it cannot tell.
+    /// Returns the microseconds since it was started; without such a clock, a time when all
+    /// leases have ended.
     pub(crate) fn now(&self) -> u64 {
         match (self.began, boot_micros()) {
             (Some(began), Some(now)) => now.saturating_sub(began),
@@ -62,10 +63,10 @@ mod tests {
         assert_eq!(clock.now(), NEVER);
     }
 
-    /// The first number of `/proc/uptime` includes the time that the machine slept.
+    /// The first number of `/proc/uptime` includes the time in which the machine slept.
     #[cfg(target_os = "linux")]
     #[test]
-    fn it_shows_the_time_since_the_machine_was_started() {
+    fn it_counts_from_the_start_of_the_machine() {
         let uptime = || {
             let text = std::fs::read_to_string("/proc/uptime").unwrap();
             let (seconds, hundredths) = text.split_once(' ').unwrap().0.split_once('.').unwrap();

@@ -2,14 +2,14 @@
 
 /// A generator of random numbers (SplitMix64). Equal seeds give equal numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,70 +18,70 @@ impl Random {
     }
 
     /// Returns a number below `count`, or 0 if that is 0.
-    pub(super) fn below(&mut self, count: u64) -> u64 {
+    pub(crate) fn below(&mut self, count: u64) -> u64 {
         // The upper half of a product of two words fits into a word.
         ((u128::from(self.next()) * u128::from(count)) >> 64) as u64
     }
 
     /// Returns a number from `least` to `most`.
-    pub(super) fn between(&mut self, least: u64, most: u64) -> u64 {
+    pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
     /// Returns a number from −`most` to `most`.
-    pub(super) fn around_zero(&mut self, most: u32) -> i64 {
+    pub(crate) fn around_zero(&mut self, most: u32) -> i64 {
         i64::from(most) - self.below(2 * u64::from(most) + 1) as i64
     }
 
     /// Returns `true` in `in_10_000` of 10,000 cases.
-    pub(super) fn chance(&mut self, in_10_000: u32) -> bool {
+    pub(crate) fn chance(&mut self, in_10_000: u32) -> bool {
         in_10_000 > 0 && self.below(10_000) < u64::from(in_10_000)
     }
 }
 
 /// Draws keys by Zipf's law: the n-th key is drawn with a probability in proportion to 1/n.
 ///
-/// By the alias method: each key has a place, and all places weigh the same. A key that
-/// weighs less shares its place with one that weighs more.
+/// Uses the alias method: each key has a bin, and all bins weigh the same. A key that weighs
+/// less than a bin shares it with one that weighs more.
 #[derive(Debug)]
-pub(super) struct Zipf {
-    /// What of the place is the key's own, and the key that has the rest.
-    places: Vec<(u64, u32)>,
-    /// The weight of a place.
-    place: u64,
+pub(crate) struct Zipf {
+    /// The weight that each key has in its own bin, and the key that has the rest.
+    bins: Vec<(u64, u32)>,
+    /// The weight of a bin.
+    bin: u64,
 }
 
 impl Zipf {
-    pub(super) fn new(keys: u32) -> Self {
+    pub(crate) fn new(keys: u32) -> Self {
         const FIRST: u64 = 1 << 40;
         let count = u64::from(keys);
-        let place = (1..=count).map(|rank| FIRST / rank).sum();
-        // Times the number of keys, so that a place weighs as much as all keys did.
+        let bin = (1..=count).map(|rank| FIRST / rank).sum();
+        // Times the number of keys, so that a bin weighs as much as all keys did.
         let weights = (1..=count).map(|rank| u128::from(FIRST / rank) * u128::from(count));
         let mut weights: Vec<u128> = weights.collect();
-        let is_light = |weight: u128| weight < u128::from(place);
+        let is_light = |weight: u128| weight < u128::from(bin);
         let (mut light, mut heavy): (Vec<u32>, Vec<u32>) =
             (0..keys).partition(|key| is_light(weights[*key as usize]));
-        let mut places: Vec<_> = (0..keys).map(|key| (place, key)).collect();
+        let mut bins: Vec<_> = (0..keys).map(|key| (bin, key)).collect();
         while let (Some(small), Some(large)) = (light.pop(), heavy.last().copied()) {
             let own = weights[small as usize];
-            // Less than a place.
-            places[small as usize] = (own as u64, large);
+            // Less than a bin.
+            bins[small as usize] = (own as u64, large);
             let left = &mut weights[large as usize];
-            *left -= u128::from(place) - own;
+            *left -= u128::from(bin) - own;
             if is_light(*left) {
                 heavy.pop();
                 light.push(large);
             }
         }
-        Self { places, place }
+        Self { bins, bin }
     }
 
-    pub(super) fn draw(&self, random: &mut Random) -> u32 {
+    pub(crate) fn draw(&self, random: &mut Random) -> u32 {
         // Below the number of keys.
-        let key = random.below(self.places.len() as u64) as u32;
-        let (own, other) = self.places[key as usize];
-        if random.below(self.place) < own {
+        let key = random.below(self.bins.len() as u64) as u32;
+        let (own, other) = self.bins[key as usize];
+        if random.below(self.bin) < own {
             key
         } else {
             other

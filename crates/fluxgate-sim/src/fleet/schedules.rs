@@ -1,8 +1,8 @@
-//! Every schedule of a few steps: two holders of leases of one key, and the server.
+//! Tries every schedule of a few steps with two lease holders of one key and the server.
 //!
-//! Whatever happens in whatever order, all units that could be admitted at once afterwards
-//! must fit into the limit. States that were seen before are not continued again, so the
-//! search covers all schedules of its length.
+//! After any steps in any order, all units that could be admitted at once must fit into the
+//! limit. A state that was reached before is not continued again, so the search covers all
+//! schedules of its length.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -10,37 +10,43 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::time::Duration;
 
 use fluxgate_core::internals::BandLease;
-use fluxgate_core::internals::algorithm::{Ask, Cell, Grant, Outstanding, grant, rest};
+use fluxgate_core::internals::algorithm::{Ask, Cell, Outstanding, grant, rest};
 use fluxgate_core::store::{Mode, Verdict};
 use fluxgate_core::{Algorithm, Lease, Limit, LimitBuilder, Percent, Timestamp};
 
-use super::oracle::{Figures, Meter};
+use fluxgate_redis::lease::{GrantReply, LeaseHolder, Moment};
+
 use super::{EPOCH, Fault};
-use crate::leases::kept_lease::KeptLease;
+use crate::oracle::{LimitFigures, Meter};
 
 /// The most calls and replies on their way at once.
 const MAX_CALLS: usize = 3;
 
-/// What the holders and the server have in common.
+/// The limit, the lease and the clocks.
 struct Game {
     limit: Limit,
     lease: BandLease,
-    figures: Figures,
+    figures: LimitFigures,
     fault: Fault,
-    /// What the clocks of the holders and of the server show of each 1,000 µs.
-    speeds: ([u64; 2], u64),
+    speeds: Speeds,
     /// The steps before the search begins.
     prelude: Vec<Step>,
+}
+
+/// How many µs each clock counts in 1,000 µs.
+struct Speeds {
+    holders: [u64; 2],
+    server: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// A request of one unit at a holder.
     Request(usize),
-    /// The keeper of a holder asks, if something is due.
+    /// The keeper of a holder sends its request, if one is due.
     Keep(usize),
-    /// A holder gives back its units.
-    GiveBack(usize),
+    /// A holder returns its units.
+    Return(usize),
     /// A holder crashes and starts again.
     Crash(usize),
     /// A call reaches the server, or its reply the holder.
@@ -48,10 +54,10 @@ enum Step {
     /// A call or a reply is lost.
     Lose(usize),
     /// The holder stops waiting for a call that still reaches the server.
-    GiveUp(usize),
+    Abandon(usize),
     /// Other requests take what the server has left.
     Drain,
-    /// So many 16ths of a lease pass.
+    /// This many 16ths of a lease pass.
     Wait(u64),
 }
 
@@ -60,7 +66,7 @@ const STEPS: [Step; 19] = [
     Step::Request(1),
     Step::Keep(0),
     Step::Keep(1),
-    Step::GiveBack(0),
+    Step::Return(0),
     Step::Crash(0),
     Step::Deliver(0),
     Step::Deliver(1),
@@ -68,9 +74,9 @@ const STEPS: [Step; 19] = [
     Step::Lose(0),
     Step::Lose(1),
     Step::Lose(2),
-    Step::GiveUp(0),
-    Step::GiveUp(1),
-    Step::GiveUp(2),
+    Step::Abandon(0),
+    Step::Abandon(1),
+    Step::Abandon(2),
     Step::Drain,
     Step::Wait(1),
     Step::Wait(5),
@@ -78,10 +84,10 @@ const STEPS: [Step; 19] = [
 ];
 
 impl Step {
-    /// Returns whether it is about none of the calls, or about one of so many.
+    /// Returns whether it needs no call, or one of the first `calls`.
     fn has_call(self, calls: usize) -> bool {
         match self {
-            Self::Deliver(call) | Self::Lose(call) | Self::GiveUp(call) => call < calls,
+            Self::Deliver(call) | Self::Lose(call) | Self::Abandon(call) => call < calls,
             _ => true,
         }
     }
@@ -101,7 +107,7 @@ struct World {
 
 #[derive(Clone, Debug)]
 struct Holder {
-    kept: KeptLease,
+    lease: LeaseHolder,
     /// How often it has started.
     start: u32,
 }
@@ -113,8 +119,8 @@ struct Call {
     waiter: Option<u32>,
     /// Whether the server decides a request of one unit.
     is_request: bool,
-    ask: Option<Ask>,
-    asked_at: u64,
+    request: Option<Ask>,
+    sent_at: u64,
     reply: Option<Reply>,
 }
 
@@ -122,8 +128,7 @@ struct Call {
 struct Reply {
     /// The verdict on the request.
     verdict: Option<Verdict>,
-    /// The answer to the ask, and what is left.
-    granted: Option<(Grant, Verdict)>,
+    grant: Option<GrantReply>,
 }
 
 impl Game {
@@ -132,26 +137,31 @@ impl Game {
         let lease = Lease::new(Percent::new(share), Duration::from_millis(millis));
         Self {
             lease: BandLease::new(&lease, &limit).unwrap(),
-            figures: Figures::of(&limit),
+            figures: LimitFigures::of(&limit),
             limit,
             fault: Fault::None,
             // As far apart as clocks may be.
-            speeds: ([995, 1_000], 1_005),
+            speeds: Speeds {
+                holders: [995, 1_000],
+                server: 1_005,
+            },
             prelude: prelude.to_vec(),
         }
     }
 
+    /// Returns the time of a holder's clock.
     fn local(&self, holder: usize, world: &World) -> u64 {
-        world.now * self.speeds.0[holder] / 1_000
+        world.now * self.speeds.holders[holder] / 1_000
     }
 
+    /// Returns the time of the server's clock.
     fn time(&self, world: &World) -> Timestamp {
-        Timestamp::saturating_from_micros(EPOCH + world.now * self.speeds.1 / 1_000)
+        Timestamp::saturating_from_micros(EPOCH + world.now * self.speeds.server / 1_000)
     }
 
     fn start(&self) -> World {
         let holder = Holder {
-            kept: KeptLease::new(&self.lease, 0),
+            lease: LeaseHolder::new(&self.lease, 0),
             start: 0,
         };
         let mut world = World {
@@ -169,34 +179,38 @@ impl Game {
         world
     }
 
-    /// Does a step. Returns `false` if it is not possible or changes nothing.
+    /// Takes a step. Returns `false` if it is not possible or changes nothing.
     fn step(&self, world: &mut World, step: Step) -> bool {
         match step {
             Step::Request(holder) => self.request(world, holder),
             Step::Keep(holder) => {
                 let local = self.local(holder, world);
-                let kept = &mut world.holders[holder].kept;
-                let ask = if kept.take_queued() {
-                    kept.ask(&self.lease, 0, local)
+                let lease = &mut world.holders[holder].lease;
+                let request = if lease.take_queued() {
+                    lease.request(&self.lease, 0, local)
                 } else {
-                    kept.available(local, &mut 0);
-                    kept.due(&self.lease, local)
+                    lease.expire(local);
+                    lease.due_request(&self.lease, local)
                 };
-                ask.is_some() && self.call(world, holder, false, ask)
+                request.is_some() && self.call(world, holder, false, request)
             }
-            Step::GiveBack(holder) => {
+            Step::Return(holder) => {
                 let local = self.local(holder, world);
-                let kept = &mut world.holders[holder].kept;
-                if kept.is_asking() || kept.available(local, &mut 0) == 0 {
+                let lease = &mut world.holders[holder].lease;
+                if lease.is_requesting() {
                     return false;
                 }
-                let ask = kept.return_all(local);
-                self.call(world, holder, false, Some(ask))
+                lease.expire(local);
+                if lease.units() == 0 {
+                    return false;
+                }
+                let request = lease.return_all(local);
+                self.call(world, holder, false, Some(request))
             }
             Step::Crash(holder) => {
                 let local = self.local(holder, world);
                 let holder = &mut world.holders[holder];
-                holder.kept = KeptLease::new(&self.lease, local);
+                holder.lease = LeaseHolder::new(&self.lease, local);
                 holder.start += 1;
                 true
             }
@@ -208,14 +222,14 @@ impl Game {
                 true
             }
             Step::Lose(call) => {
-                give_up(world, call);
+                abandon(world, call);
                 world.calls.remove(call);
                 true
             }
-            Step::GiveUp(call) => {
+            Step::Abandon(call) => {
                 let Call { reply, waiter, .. } = &world.calls[call];
                 let is_on_its_way = reply.is_none() && waiter.is_some();
-                give_up(world, call);
+                abandon(world, call);
                 is_on_its_way
             }
             Step::Drain => {
@@ -234,30 +248,37 @@ impl Game {
 
     fn request(&self, world: &mut World, at: usize) -> bool {
         let local = self.local(at, world);
-        let kept = &mut world.holders[at].kept;
-        if kept.available(local, &mut 0) > 0 {
-            kept.spend(1, local);
+        let lease = &mut world.holders[at].lease;
+        lease.expire(local);
+        if lease.units() > 0 {
+            lease.spend(1, local);
             self.admit(world);
             return true;
         }
-        if kept.refusal(1, 0, local).is_some() {
+        if lease.refuse_again(1, moment(local)).is_some() {
             return false;
         }
-        let ask = if kept.is_busy() {
+        let request = if lease.is_busy() {
             None
         } else {
-            kept.ask(&self.lease, 1, local)
+            lease.request(&self.lease, 1, local)
         };
-        self.call(world, at, true, ask)
+        self.call(world, at, true, request)
     }
 
-    fn call(&self, world: &mut World, holder: usize, is_request: bool, ask: Option<Ask>) -> bool {
+    fn call(
+        &self,
+        world: &mut World,
+        holder: usize,
+        is_request: bool,
+        request: Option<Ask>,
+    ) -> bool {
         let call = Call {
             holder,
             waiter: Some(world.holders[holder].start),
             is_request,
-            ask,
-            asked_at: self.local(holder, world),
+            request,
+            sent_at: self.local(holder, world),
             reply: None,
         };
         world.calls.push(call);
@@ -286,16 +307,17 @@ impl Game {
         let World {
             cell, outstanding, ..
         } = world;
-        let granted = world.calls[at].ask.as_ref().map(|ask| {
-            let (granted, after) = grant(&self.lease, *cell, outstanding, time, ask);
+        let grant = world.calls[at].request.as_ref().map(|request| {
+            let (grant, after) = grant(&self.lease, *cell, outstanding, time, request);
             *cell = after;
-            (granted, rest(self.lease.shared(), after, time))
+            let balance = rest(self.lease.shared(), after, time);
+            GrantReply { grant, balance }
         });
         if self.fault == Fault::ForgetsOutstanding {
             *outstanding = Outstanding::default();
         }
         let call = &mut world.calls[at];
-        call.reply = Some(Reply { verdict, granted });
+        call.reply = Some(Reply { verdict, grant });
         if call.waiter.is_none() {
             world.calls.remove(at);
         }
@@ -305,25 +327,25 @@ impl Game {
         let call = world.calls.remove(at);
         let local = self.local(call.holder, world);
         let holder = &mut world.holders[call.holder];
-        let Some(Reply { verdict, granted }) = call.reply else {
+        let Some(Reply { verdict, grant }) = call.reply else {
             return;
         };
         if call.waiter != Some(holder.start) {
             return;
         }
-        if let Some((grant, rest)) = &granted {
-            let kept = &mut holder.kept;
-            kept.granted(&self.lease, call.asked_at, grant, rest, local);
+        let lease = &mut holder.lease;
+        if let Some(reply) = &grant {
+            lease.add_grant(&self.lease, call.sent_at, reply, local);
         }
         if verdict.is_some_and(|verdict| verdict.passes()) {
-            holder.kept.used(1, local);
+            lease.record_use(1, local);
         }
         if let Some(verdict) = verdict
             && !verdict.passes()
-            && granted.is_some_and(|(grant, _)| grant.units == 0)
+            && grant.is_some_and(|reply| reply.grant.units == 0)
         {
             let retry = verdict.retry_after;
-            holder.kept.refuse(&self.lease, 1, retry, 0, local);
+            lease.record_refusal(&self.lease, 1, retry, moment(local));
         }
     }
 
@@ -342,8 +364,9 @@ impl Game {
         }
         for at in [0, 1] {
             let local = self.local(at, &world);
-            let available = world.holders[at].kept.available(local, &mut 0);
-            for _ in 0..available {
+            let lease = &mut world.holders[at].lease;
+            lease.expire(local);
+            for _ in 0..lease.units() {
                 self.admit(&mut world);
             }
         }
@@ -351,11 +374,11 @@ impl Game {
         world.overshoot
     }
 
-    /// Tries all schedules of so many steps. Returns the first that exceeds the limit, and how
-    /// many states there were.
+    /// Tries all schedules of this many steps. Returns the first that exceeds the limit, and the
+    /// number of states.
     fn search(&self, steps: usize) -> (Option<Vec<Step>>, usize) {
         let mut seen = HashSet::new();
-        // The step to each state, and the state before it.
+        // For each state the one before it, and the step that led to it.
         let mut steps_to = vec![(0, Step::Drain)];
         let mut level = vec![(self.start(), 0)];
         for _ in 0..steps {
@@ -395,12 +418,16 @@ fn schedule(steps_to: &[(usize, Step)]) -> Vec<Step> {
 }
 
 /// The holder of a call stops waiting for the reply.
-fn give_up(world: &mut World, at: usize) {
+fn abandon(world: &mut World, at: usize) {
     let call = &mut world.calls[at];
     let holder = &mut world.holders[call.holder];
-    if call.waiter.take() == Some(holder.start) && call.ask.is_some() {
-        holder.kept.unanswered();
+    if call.waiter.take() == Some(holder.start) && call.request.is_some() {
+        holder.lease.record_no_answer();
     }
+}
+
+fn moment(at: u64) -> Moment {
+    Moment { at, generation: 0 }
 }
 
 fn hash_of(world: &World) -> u64 {
@@ -423,7 +450,7 @@ fn fetch(holder: usize) -> [Step; 3] {
     [Step::Request(holder), Step::Deliver(0), Step::Deliver(0)]
 }
 
-/// Returns limits of few units, each with nothing done before, and with units at both holders.
+/// Returns games with few units: from the start, and with units at both holders.
 fn games() -> Vec<(&'static str, Game)> {
     let bucket = |refill: u64| {
         let limit = Limit::builder(Algorithm::TokenBucket, 12, Duration::from_secs(1));
@@ -446,7 +473,7 @@ fn games() -> Vec<(&'static str, Game)> {
 
 #[test]
 fn every_schedule_of_a_few_steps_keeps_the_limit() {
-    let steps = if super::tests::has_time() { 7 } else { 6 };
+    let steps = if super::tests::is_long() { 7 } else { 6 };
     for (name, game) in games() {
         let (found, states) = game.search(steps);
         println!("{name}: {states} states");
@@ -454,7 +481,7 @@ fn every_schedule_of_a_few_steps_keeps_the_limit() {
     }
 }
 
-/// The search finds what a broken server or a slow clock does.
+/// The search detects a broken server and a slow clock.
 #[test]
 fn a_schedule_that_exceeds_the_limit_is_found() {
     for (name, fault, speed) in [
@@ -467,7 +494,10 @@ fn a_schedule_that_exceeds_the_limit_is_found() {
         let (_, game) = games.find(|(other, _)| *other == name).unwrap();
         let game = Game {
             fault,
-            speeds: ([speed, 1_000], 1_005),
+            speeds: Speeds {
+                holders: [speed, 1_000],
+                server: 1_005,
+            },
             ..game
         };
         let (found, _) = game.search(6);

@@ -1,17 +1,17 @@
-//! The instances: each has a real table of leases, and a keeper that does what the task of a
-//! store does.
+//! The instances: each has a real table of leases, and a keeper like that of a store.
 
 use fluxgate_core::store::{Checks, Verdicts};
 
-use super::clock::Clock;
-use crate::leases::lease_counts::LeaseCounts;
-use crate::leases::lease_table::{LeaseTable, Owner, PendingAsk, can_cover};
+use fluxgate_redis::lease::{CheckRequest, DueRequest, LeaseCounts, LeaseTable, is_leasable};
 
-/// How often a keeper looks at all leases within the shortest life, and the bounds of that.
+use crate::clock::Clock;
+
+/// How often a keeper looks at all leases within the shortest span, and the bounds of a round.
 const ROUNDS: u64 = 8;
 const MIN_ROUND: u64 = 2_000;
 const MAX_ROUND: u64 = 1_000_000;
 
+/// An instance of the fleet.
 #[derive(Debug)]
 pub(super) struct Instance {
     /// `None` while it is down.
@@ -19,7 +19,7 @@ pub(super) struct Instance {
     clock: Clock,
     /// How often it has started. What belongs to an earlier start is ignored.
     pub(super) start: u32,
-    /// Whether it gives back its units and asks for no more.
+    /// Whether it returns its units and requests no more.
     pub(super) is_closing: bool,
     /// Whether its keeper runs.
     pub(super) has_keeper: bool,
@@ -44,7 +44,7 @@ impl Instance {
         self.table.as_ref()
     }
 
-    /// Returns its table, unless it has ended since that start.
+    /// Returns its table, if it is up and has not restarted since.
     pub(super) fn table_of(&self, start: u32) -> Option<&LeaseTable> {
         self.table.as_ref().filter(|_| self.start == start)
     }
@@ -55,42 +55,37 @@ impl Instance {
         self.table.take().map(|table| table.counts())
     }
 
-    /// Returns what its clock shows at a virtual time.
+    /// Returns its time at a virtual time.
     pub(super) fn time(&self, now: u64) -> u64 {
         self.clock.at(now)
     }
 
-    /// Decides a request by units on lease, as a store does. Sets `is_low` if the keeper is to
-    /// be woken.
-    pub(super) fn decide(
-        &self,
-        checks: &Checks<'_>,
-        now: u64,
-        is_low: &mut bool,
-    ) -> Option<Verdicts> {
+    /// Decides a request by units on lease, as a store does. Returns the verdicts, and whether
+    /// to wake the keeper.
+    pub(super) fn decide(&self, checks: &Checks<'_>, now: u64) -> Option<(Verdicts, bool)> {
         let table = self.table.as_ref()?;
-        if table.is_empty() || !can_cover(checks) {
+        if table.is_empty() || !is_leasable(checks) {
             return None;
         }
         let mut verdicts = Verdicts::new();
-        let is_decided = table.decide(checks, self.time(now), &mut verdicts, is_low);
-        is_decided.then_some(verdicts)
+        let decision = table.decide(checks, self.time(now), &mut verdicts)?;
+        Some((verdicts, decision.is_low))
     }
 
-    /// Returns the asks that go with a request that the server decides.
-    pub(super) fn asks(&self, checks: &Checks<'_>, now: u64) -> Vec<(usize, PendingAsk)> {
+    /// Returns the lease requests to send with a request that the server decides.
+    pub(super) fn requests_with(&self, checks: &Checks<'_>, now: u64) -> Vec<CheckRequest> {
         match &self.table {
-            Some(table) if can_cover(checks) && !self.is_closing => {
-                table.asks(checks, self.time(now)).into_vec()
+            Some(table) if is_leasable(checks) && !self.is_closing => {
+                table.requests_with(checks, self.time(now)).collect()
             }
             _ => Vec::new(),
         }
     }
 
-    /// Returns the asks of the keeper.
-    pub(super) fn due(&self, now: u64, is_round: bool) -> Vec<(Owner, PendingAsk)> {
+    /// Returns the requests of the keeper.
+    pub(super) fn due_requests(&self, now: u64, is_round: bool) -> Vec<DueRequest> {
         match &self.table {
-            Some(table) if !self.is_closing => table.due(self.time(now), is_round),
+            Some(table) if !self.is_closing => table.due_requests(self.time(now), is_round),
             _ => Vec::new(),
         }
     }
@@ -98,11 +93,11 @@ impl Instance {
     /// Returns the time until the keeper's next round.
     pub(super) fn round(&self) -> u64 {
         let shortest = self.table.as_ref().map(|table| {
-            table.update_shortest();
-            table.shortest()
+            table.update_shortest_span();
+            table.shortest_span()
         });
-        shortest.map_or(MAX_ROUND, |life| {
-            (life / ROUNDS).clamp(MIN_ROUND, MAX_ROUND)
+        shortest.map_or(MAX_ROUND, |span| {
+            (span / ROUNDS).clamp(MIN_ROUND, MAX_ROUND)
         })
     }
 }
