@@ -11,14 +11,12 @@ mod expressions;
 mod filters;
 mod placeholders;
 
-use std::collections::HashSet;
+use fluxgate_core::internals::yaml::{Fault, Faults, Node, Position};
 
-use fluxgate_core::internals::yaml::{Faults, Node, Position};
-
-use super::draft::{Draft, Remark, Set};
-use super::names::{Ids, set_name};
+use crate::draft::{Draft, Remark, RuleSetDraft};
+use crate::names::{UniqueNames, set_name};
 use documents::Document;
-use filters::{Reader, fields};
+use filters::{FilterReader, fields};
 
 /// Where an empty text begins.
 const START: Position = Position { line: 1, column: 1 };
@@ -26,25 +24,26 @@ const START: Position = Position { line: 1, column: 1 };
 const SET: &str = "bucket4j";
 
 /// Reads a configuration.
-pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
-    let nodes = match super::source::documents(text) {
-        Ok(nodes) => nodes,
-        Err(fault) => return super::unreadable(fault, faults),
-    };
+pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
+    let nodes = crate::source::documents(text)?;
     let start = nodes.first().map_or(START, |node| node.position);
     let is_properties = |node: &Node| node.as_text().is_some_and(|it| it.contains("bucket4j."));
     if nodes.iter().any(is_properties) {
-        let text = "this is not YAML but a .properties file; convert it to application.yml";
-        faults.add(start, text);
-        return Draft::default();
+        let message = "this is not YAML but a .properties file; convert it to application.yml";
+        return Err(Fault {
+            position: start,
+            message: message.into(),
+        });
     }
-    let documents = nodes.iter().filter_map(|node| Document::read(node, faults));
-    let documents: Vec<_> = documents.collect();
+    let documents: Vec<_> = nodes
+        .iter()
+        .filter_map(|node| Document::read(node, faults))
+        .collect();
     if documents.is_empty() && faults.count() == 0 {
         faults.add(start, "a configuration needs `bucket4j`");
     }
     let mut draft = Draft::default();
-    let mut names = HashSet::new();
+    let mut names = UniqueNames::default();
     let count = documents.len();
     for document in documents {
         let profile = document.profile.clone();
@@ -59,12 +58,7 @@ pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
             draft.remarks.push(Remark::lost(line, text));
             continue;
         }
-        set.name.clone_from(&base);
-        let mut number = 2;
-        while !names.insert(set.name.clone()) {
-            set.name = format!("{base}-{number}");
-            number += 1;
-        }
+        set.name = names.unique(&base);
         if let Some(profile) = profile {
             let text = format!("these rules are for the profile `{profile}` only");
             set.remarks.push(Remark::changed(line, text));
@@ -76,20 +70,24 @@ pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
         }
         draft.sets.push(set);
     }
-    draft
+    Ok(draft)
 }
 
 /// Reads the settings of a document.
-fn settings(mut document: Document, remarks: &mut Vec<Remark>, faults: &mut Faults) -> Set {
+fn settings(
+    mut document: Document,
+    remarks: &mut Vec<Remark>,
+    faults: &mut Faults,
+) -> RuleSetDraft {
     placeholders::substitute(&mut document.settings, remarks);
     // An alias gives the same remark again.
     remarks.sort_by(|first, second| (first.line, &first.text).cmp(&(second.line, &second.text)));
     remarks.dedup();
     let settings = fields(&document.settings, "`bucket4j`", faults);
-    let mut reader = Reader {
+    let mut reader = FilterReader {
         faults,
         remarks,
-        ids: Ids::default(),
+        ids: UniqueNames::default(),
         rules: Vec::new(),
     };
     let is_enabled = settings.boolean("enabled", true, reader.faults);
@@ -123,8 +121,8 @@ fn settings(mut document: Document, remarks: &mut Vec<Remark>, faults: &mut Faul
     for rule in &mut reader.rules {
         rule.enabled = is_enabled;
     }
-    Set {
+    RuleSetDraft {
         rules: reader.rules,
-        ..Set::default()
+        ..RuleSetDraft::default()
     }
 }

@@ -1,45 +1,43 @@
 //! The rules that an importer builds, and its remarks.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-pub(super) use fluxgate_core::internals::limit::MAX_UNITS;
 use fluxgate_core::internals::limit::{MAX_FILL, MAX_SPAN};
+use fluxgate_core::{
+    Algorithm, Band, Calendar, InvalidRules, KeyPart, Limit, LimitError, OnError, OnMissingKey,
+    Rule, RuleSet, ValueMatch,
+};
 
-use super::names::on_one_line;
+pub(crate) use fluxgate_core::internals::limit::MAX_UNITS;
 
-/// The longest window, in milliseconds.
-pub(super) const MAX_WINDOW_MS: u64 = MAX_SPAN.get() / 1_000;
+/// The longest window.
+pub(crate) const MAX_WINDOW: Duration = MAX_SPAN.as_duration();
 
 /// Returns the largest capacity of a bucket that gains `refill` units each period.
-pub(super) fn largest_capacity(refill: u64, period_ms: u64) -> u64 {
-    let fill_ms = u128::from(MAX_FILL.get() / 1_000);
-    let capacity = fill_ms * u128::from(refill) / u128::from(period_ms);
+pub(crate) fn largest_capacity(refill: u64, period: Duration) -> u64 {
+    let capacity = MAX_FILL.as_duration().as_millis() * u128::from(refill) / period.as_millis();
     u64::try_from(capacity).map_or(MAX_UNITS, |capacity| capacity.min(MAX_UNITS))
 }
 
 /// Rule sets, and remarks that belong to none of their rules.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
-    pub(super) remarks: Vec<Remark>,
-    pub(super) sets: Vec<Set>,
+pub(crate) struct Draft {
+    pub(crate) remarks: Vec<Remark>,
+    pub(crate) sets: Vec<RuleSetDraft>,
 }
 
 impl Draft {
     /// Removes sets without rules, and keeps their remarks.
-    pub(super) fn drop_empty_sets(&mut self) {
-        let sets = std::mem::take(&mut self.sets);
-        for set in sets {
-            if set.rules.is_empty() {
-                self.remarks.extend(set.remarks);
-            } else {
-                self.sets.push(set);
-            }
+    pub(crate) fn drop_empty_sets(&mut self) {
+        for set in self.sets.extract_if(.., |set| set.rules.is_empty()) {
+            self.remarks.extend(set.remarks);
         }
         self.remarks.sort_by_key(|remark| remark.line);
     }
 
     /// Removes the ids of bands that an earlier band of the rule already has.
-    pub(super) fn drop_repeated_band_ids(&mut self) {
+    pub(crate) fn drop_repeated_band_ids(&mut self) {
         for rule in self.sets.iter_mut().flat_map(|set| &mut set.rules) {
             let mut seen = HashSet::new();
             for band in &mut rule.bands {
@@ -48,17 +46,8 @@ impl Draft {
         }
     }
 
-    /// Returns the number of things that were not carried over.
-    pub(super) fn lost(&self) -> usize {
-        let remarks = self.all_remarks();
-        remarks.filter(|remark| remark.kind == Kind::Lost).count()
-    }
-
-    pub(super) fn into_remarks(self) -> Vec<Remark> {
-        self.all_remarks().cloned().collect()
-    }
-
-    fn all_remarks(&self) -> impl Iterator<Item = &Remark> {
+    /// Returns all remarks, those on sets and rules included.
+    pub(crate) fn all_remarks(&self) -> impl Iterator<Item = &Remark> {
         let of_sets = self.sets.iter().flat_map(|set| {
             let of_rules = set.rules.iter().flat_map(|rule| &rule.remarks);
             set.remarks.iter().chain(of_rules)
@@ -69,96 +58,121 @@ impl Draft {
 
 /// Whether a remark is about something that is missing or something that differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum RemarkKind {
     /// It has no counterpart in the rules.
     Lost,
     /// It has a counterpart that behaves differently.
     Changed,
 }
 
-/// A remark on a place of the source.
+/// A remark on a line of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
     /// The line in the source, from 1.
     pub line: usize,
-    pub(super) kind: Kind,
-    pub(super) text: String,
+    pub(crate) kind: RemarkKind,
+    pub(crate) text: String,
 }
 
 impl Remark {
     /// Something that the rules do not express.
-    pub(super) fn lost(line: usize, text: impl Into<String>) -> Self {
-        let (kind, text) = (Kind::Lost, text.into());
+    pub(crate) fn lost(line: usize, text: impl Into<String>) -> Self {
+        let (kind, text) = (RemarkKind::Lost, text.into());
         Self { line, kind, text }
     }
 
     /// Something that the rules express differently.
-    pub(super) fn changed(line: usize, text: impl Into<String>) -> Self {
-        let (kind, text) = (Kind::Changed, text.into());
+    pub(crate) fn changed(line: usize, text: impl Into<String>) -> Self {
+        let (kind, text) = (RemarkKind::Changed, text.into());
         Self { line, kind, text }
     }
 
     /// Returns the remark without its line, on one line of text.
     pub fn sentence(&self) -> String {
         let begin = match self.kind {
-            Kind::Lost => "not carried over",
-            Kind::Changed => "changed",
+            RemarkKind::Lost => "not carried over",
+            RemarkKind::Changed => "changed",
         };
         format!("{begin}: {}", on_one_line(&self.text))
     }
 }
 
-/// A rule set.
-#[derive(Debug, Default)]
-pub(super) struct Set {
-    pub(super) name: String,
-    pub(super) remarks: Vec<Remark>,
-    /// `allow`, `deny`, or the default.
-    pub(super) on_error: Option<&'static str>,
-    pub(super) rules: Vec<Rule>,
+/// Returns a text without line breaks and other control characters, which would end a comment
+/// or make it unreadable.
+pub(crate) fn on_one_line(text: &str) -> String {
+    // YAML treats these as line breaks or does not print them.
+    let is_special = |char| matches!(char, '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    let is_blank = |char: char| char.is_control() || char.is_whitespace() || is_special(char);
+    let words = text.split(is_blank).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
 }
 
-impl Set {
+/// A rule set and the remarks on it.
+#[derive(Debug, Default)]
+pub(crate) struct RuleSetDraft {
+    pub(crate) name: String,
+    pub(crate) remarks: Vec<Remark>,
+    pub(crate) on_error: OnError,
+    pub(crate) rules: Vec<RuleDraft>,
+}
+
+impl RuleSetDraft {
     /// Returns whether the other set has the same rules, whatever the remarks on them.
-    pub(super) fn decides_like(&self, other: &Self) -> bool {
-        let plain = |rule: &Rule| Rule {
-            remarks: Vec::new(),
-            ..rule.clone()
+    pub(crate) fn decides_like(&self, other: &Self) -> bool {
+        let rules = |set: &Self| -> Result<Vec<_>, _> {
+            set.rules.iter().map(RuleDraft::to_rule).collect()
         };
-        let (own, others) = (self.rules.iter(), other.rules.iter());
-        self.on_error == other.on_error && own.map(plain).eq(others.map(plain))
+        self.on_error == other.on_error && rules(self) == rules(other)
+    }
+
+    /// Checks the rules and returns the set.
+    pub(crate) fn to_rule_set(&self) -> Result<RuleSet, InvalidDraft> {
+        let mut set = RuleSet::builder(self.name.as_str()).on_error(self.on_error);
+        for rule in &self.rules {
+            set = set.rule(rule.to_rule()?);
+        }
+        Ok(set.build()?)
     }
 }
 
-/// A rule. Fields with their default value are not written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
-    pub(super) id: String,
-    pub(super) remarks: Vec<Remark>,
-    pub(super) name: Option<String>,
-    pub(super) enabled: bool,
-    pub(super) shadow: bool,
-    /// Whether it denies every request that it matches, and so has no key and no bands.
-    pub(super) denies: bool,
-    pub(super) matches: Match,
-    /// The parts of the key, as they are written. None: a global rule.
-    pub(super) key: Vec<String>,
-    pub(super) group: Option<String>,
-    pub(super) on_missing_key: &'static str,
-    pub(super) algorithm: Algorithm,
-    pub(super) bands: Vec<Band>,
-    pub(super) cost: u64,
-    /// With a value, a request waits for up to this number of milliseconds.
-    pub(super) max_wait_ms: Option<u64>,
-    pub(super) attributes: Vec<(String, String)>,
+/// Why a draft is not a valid rule set.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidDraft {
+    /// The numbers of a band are outside their domain.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// A rule set is invalid.
+    #[error(transparent)]
+    Rules(#[from] InvalidRules),
 }
 
-/// The default of `on_missing_key`.
-pub(super) const DEFAULT_ON_MISSING_KEY: &str = "ip";
+/// A [`Rule`] while an importer collects its fields, and the remarks on it.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleDraft {
+    pub(crate) id: String,
+    pub(crate) remarks: Vec<Remark>,
+    pub(crate) name: Option<String>,
+    pub(crate) enabled: bool,
+    pub(crate) shadow: bool,
+    /// Whether it denies every request that it matches, and so has no key and no bands.
+    pub(crate) denies: bool,
+    pub(crate) conditions: Conditions,
+    /// The parts of the key. None: a global rule.
+    pub(crate) key: Vec<KeyPart>,
+    pub(crate) group: Option<String>,
+    pub(crate) on_missing_key: OnMissingKey,
+    /// Of all bands. A leaky bucket delays requests.
+    pub(crate) algorithm: Algorithm,
+    pub(crate) bands: Vec<BandDraft>,
+    pub(crate) cost: u64,
+    /// How long a request may wait instead of being denied.
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) attributes: Vec<(String, String)>,
+}
 
-impl Rule {
+impl RuleDraft {
     /// Creates an enforced rule without conditions and bands.
-    pub(super) fn new(id: String, algorithm: Algorithm) -> Self {
+    pub(crate) fn new(id: String, algorithm: Algorithm) -> Self {
         Self {
             id,
             remarks: Vec::new(),
@@ -166,88 +180,139 @@ impl Rule {
             enabled: true,
             shadow: false,
             denies: false,
-            matches: Match::default(),
+            conditions: Conditions::default(),
             key: Vec::new(),
             group: None,
-            on_missing_key: DEFAULT_ON_MISSING_KEY,
+            on_missing_key: OnMissingKey::Ip,
             algorithm,
             bands: Vec::new(),
             cost: 1,
-            max_wait_ms: None,
+            max_wait: None,
             attributes: Vec::new(),
         }
     }
 
     /// Creates a rule that denies every request that it matches.
-    pub(super) fn denying(id: String) -> Self {
-        let mut rule = Self::new(id, Algorithm::TokenBucket);
-        rule.denies = true;
+    pub(crate) fn denying(id: String) -> Self {
+        Self {
+            denies: true,
+            ..Self::new(id, Algorithm::TokenBucket)
+        }
+    }
+
+    fn to_rule(&self) -> Result<Rule, LimitError> {
+        let mut rule = Rule::new(self.id.as_str()).enabled(self.enabled);
+        if let Some(name) = &self.name {
+            rule = rule.name(name.as_str());
+        }
+        if self.shadow {
+            rule = rule.shadow();
+        }
+        for (name, value) in &self.attributes {
+            rule = rule.attribute(name.as_str(), value.as_str());
+        }
+        rule = self.conditions.add_to(rule);
+        if self.denies {
+            return Ok(rule.deny());
+        }
+        rule = match self.key.as_slice() {
+            [] => rule.global(),
+            parts => rule.key(parts.iter().cloned()),
+        };
+        if let Some(group) = &self.group {
+            rule = rule.group(group.as_str());
+        }
+        if let Some(max_wait) = self.max_wait {
+            rule = rule.wait_up_to(max_wait);
+        }
+        for band in &self.bands {
+            rule = rule.band(band.to_band(self.algorithm)?);
+        }
+        Ok(rule.on_missing_key(self.on_missing_key).cost(self.cost))
+    }
+}
+
+/// The conditions of a rule.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conditions {
+    pub(crate) path: Vec<String>,
+    pub(crate) not_path: Vec<String>,
+    pub(crate) methods: Vec<String>,
+    pub(crate) headers: Vec<(String, ValueMatch)>,
+    pub(crate) attributes: Vec<(String, ValueMatch)>,
+    pub(crate) ip: Vec<String>,
+    pub(crate) not_ip: Vec<String>,
+}
+
+impl Conditions {
+    fn add_to(&self, mut rule: Rule) -> Rule {
+        let lists: [(&[String], fn(Rule, String) -> Rule); 5] = [
+            (&self.path, Rule::match_path),
+            (&self.not_path, Rule::match_not_path),
+            (&self.methods, Rule::match_method),
+            (&self.ip, Rule::match_ip),
+            (&self.not_ip, Rule::match_not_ip),
+        ];
+        for (values, add) in lists {
+            rule = values.iter().cloned().fold(rule, add);
+        }
+        for (name, value) in &self.headers {
+            rule = rule.match_header(name.as_str(), value.clone());
+        }
+        for (name, value) in &self.attributes {
+            rule = rule.match_attribute(name.as_str(), value.clone());
+        }
         rule
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Algorithm {
-    TokenBucket,
-    /// A leaky bucket that delays requests.
-    ShapingBucket,
-    FixedWindow,
-    SlidingWindow,
-}
-
-/// The conditions of a rule.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Match {
-    pub(super) path: Vec<String>,
-    pub(super) not_path: Vec<String>,
-    pub(super) methods: Vec<String>,
-    pub(super) headers: Vec<(String, Test)>,
-    pub(super) attributes: Vec<(String, Test)>,
-    pub(super) ip: Vec<String>,
-    pub(super) not_ip: Vec<String>,
-}
-
-/// The condition on one header or attribute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Test {
-    /// It has one of these values.
-    Is(Vec<String>),
-    /// It has none of these values.
-    Not(Vec<String>),
-    Present(bool),
-}
-
 /// A band of a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Band {
-    pub(super) id: Option<String>,
-    pub(super) capacity: u64,
-    pub(super) window: Window,
-    /// Refill and period in milliseconds, if they are not capacity and window.
-    pub(super) refill: Option<(u64, u64)>,
+#[derive(Clone, Debug)]
+pub(crate) struct BandDraft {
+    pub(crate) id: Option<String>,
+    pub(crate) capacity: u64,
+    pub(crate) window: BandWindow,
+    /// The units that return in each window, if not all.
+    pub(crate) refill: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Window {
-    Millis(u64),
-    /// A calendar unit and a time zone.
-    Calendar(&'static str, String),
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BandWindow {
+    Span(Duration),
+    Calendar(Calendar),
 }
 
-impl Band {
-    pub(super) fn new(capacity: u64, window_ms: u64) -> Self {
+impl BandDraft {
+    pub(crate) fn new(capacity: u64, window: Duration) -> Self {
         Self {
             id: None,
             capacity,
-            window: Window::Millis(window_ms),
+            window: BandWindow::Span(window),
             refill: None,
         }
     }
 
-    pub(super) fn calendar(capacity: u64, unit: &'static str, zone: &str) -> Self {
+    pub(crate) fn calendar(capacity: u64, calendar: Calendar) -> Self {
         Self {
-            window: Window::Calendar(unit, zone.to_owned()),
-            ..Self::new(capacity, 0)
+            id: None,
+            capacity,
+            window: BandWindow::Calendar(calendar),
+            refill: None,
         }
+    }
+
+    fn to_band(&self, algorithm: Algorithm) -> Result<Band, LimitError> {
+        let limit = match self.window {
+            BandWindow::Calendar(calendar) => Limit::calendar(self.capacity, calendar),
+            BandWindow::Span(window) => {
+                let limit = Limit::builder(algorithm, self.capacity, window);
+                let limit = limit.shape(algorithm == Algorithm::LeakyBucket);
+                match self.refill {
+                    Some(refill) => limit.refill(refill),
+                    None => limit,
+                }
+            }
+        };
+        Ok(Band::new(self.id.as_deref().unwrap_or(""), limit.build()?))
     }
 }

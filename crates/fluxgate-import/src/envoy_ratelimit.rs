@@ -8,68 +8,67 @@
 mod descriptors;
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
-use fluxgate_core::internals::yaml::Faults;
+use fluxgate_core::internals::yaml::{Fault, Faults};
+use fluxgate_core::{Algorithm, KeyPart, OnMissingKey, ValueMatch};
 
-use super::draft::{Algorithm, Band, Draft, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule, Set, Test};
-use super::names::{Ids, set_name};
+use crate::draft::{BandDraft, Draft, MAX_UNITS, MAX_WINDOW, Remark, RuleDraft, RuleSetDraft};
+use crate::names::{UniqueNames, set_name};
 use descriptors::{Descriptor, Limit};
 
 /// Reads a configuration.
-pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
-    let node = match super::source::document(text) {
-        Ok(node) => node,
-        Err(fault) => return super::unreadable(fault, faults),
-    };
+pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
+    let node = crate::source::document(text)?;
     let mut remarks = Vec::new();
     let Some((domain, descriptors)) = descriptors::read(&node, &mut remarks, faults) else {
-        return Draft::default();
+        return Ok(Draft::default());
     };
-    let mut builder = Builder {
+    let mut builder = RuleBuilder {
         key_sets: KeySets::default(),
-        ids: Ids::default(),
+        ids: UniqueNames::default(),
         rules: Vec::new(),
         sequences: HashMap::new(),
         remarks,
     };
     builder.key_sets.add(&descriptors, &mut Vec::new());
     builder.level(&descriptors, &mut Vec::new());
-    let set = Set {
+    let set = RuleSetDraft {
         name: set_name(&domain),
         rules: builder.rules,
-        ..Set::default()
+        ..RuleSetDraft::default()
     };
-    Draft {
+    Ok(Draft {
         remarks: builder.remarks,
         sets: vec![set],
-    }
+    })
 }
 
 /// One level of the path to a limit.
 #[derive(Clone, Debug)]
-struct Step<'d> {
+struct PathStep<'d> {
     key: &'d str,
-    value: Expected<'d>,
+    value: ExpectedValue<'d>,
 }
 
 #[derive(Clone, Debug)]
-enum Expected<'d> {
-    Value(&'d str),
+enum ExpectedValue<'d> {
+    Exactly(&'d str),
     AnyExcept(Vec<&'d str>),
 }
 
-struct Builder<'d> {
+struct RuleBuilder<'d> {
     key_sets: KeySets<'d>,
-    ids: Ids,
-    rules: Vec<Rule>,
+    ids: UniqueNames,
+    rules: Vec<RuleDraft>,
     /// The first order in which each set of keys occurs.
     sequences: HashMap<BTreeSet<&'d str>, Vec<&'d str>>,
     remarks: Vec<Remark>,
 }
 
-impl<'d> Builder<'d> {
+impl<'d> RuleBuilder<'d> {
     /// Adds the rules of a list of descriptors below a path.
-    fn level(&mut self, list: &'d [Descriptor], path: &mut Vec<Step<'d>>) {
+    fn level(&mut self, list: &'d [Descriptor], path: &mut Vec<PathStep<'d>>) {
         let (with_value, without): (Vec<_>, Vec<_>) = list
             .iter()
             .partition(|descriptor| descriptor.value.is_some());
@@ -110,11 +109,11 @@ impl<'d> Builder<'d> {
             let all = others.iter().map(|(_, value)| *value);
             let kept = others.iter().filter(|(it, _)| !it.replaces(descriptor));
             let expected = |excluded| match &descriptor.value {
-                Some(value) => Expected::Value(value),
-                None => Expected::AnyExcept(excluded),
+                Some(value) => ExpectedValue::Exactly(value),
+                None => ExpectedValue::AnyExcept(excluded),
             };
             let key = descriptor.key.as_str();
-            let step = |value| Step { key, value };
+            let step = |value| PathStep { key, value };
             path.push(step(expected(kept.map(|(_, value)| *value).collect())));
             if let Some(Limit::Rate { requests, window }) = descriptor.limit {
                 let mut rule = self.rule(descriptor, path, requests, window);
@@ -136,38 +135,39 @@ impl<'d> Builder<'d> {
     fn rule(
         &mut self,
         descriptor: &Descriptor,
-        path: &[Step<'d>],
+        path: &[PathStep<'d>],
         requests: u64,
-        window: u64,
-    ) -> Rule {
+        window: Duration,
+    ) -> RuleDraft {
         let words = path.iter().flat_map(|step| match step.value {
-            Expected::Value(value) => [step.key, value],
-            Expected::AnyExcept(_) => [step.key, ""],
+            ExpectedValue::Exactly(value) => [step.key, value],
+            ExpectedValue::AnyExcept(_) => [step.key, ""],
         });
         let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-        let id = self.ids.unique(&words.join("-"));
+        let id = self.ids.unique_id(&words.join("-"));
         let denies = requests == 0;
         // A rule that denies what it matches decides before the others of its group, and no
         // condition says that an attribute has another value than some, but has one. It has no
         // place in a group of shadow rules either, of which only the first is to report.
-        let has_exceptions = path
-            .iter()
-            .any(|step| matches!(&step.value, Expected::AnyExcept(values) if !values.is_empty()));
+        let has_exceptions = path.iter().any(
+            |step| matches!(&step.value, ExpectedValue::AnyExcept(values) if !values.is_empty()),
+        );
         let is_action = denies && !has_exceptions && !descriptor.is_shadow;
         let mut rule = if is_action {
-            Rule::denying(id)
+            RuleDraft::denying(id)
         } else {
-            Rule::new(id, Algorithm::FixedWindow)
+            RuleDraft::new(id, Algorithm::FixedWindow)
         };
         if is_action {
             // It has no bands.
         } else if denies {
             // The cost is above the capacity. A key that no request has would not do: over
             // gRPC, a rule without all parts of its key does not match.
-            rule.bands.push(Band::new(1, MAX_WINDOW_MS));
+            rule.bands.push(BandDraft::new(1, MAX_WINDOW));
             rule.cost = MAX_UNITS;
         } else {
-            rule.bands.push(Band::new(requests.min(MAX_UNITS), window));
+            let capacity = requests.min(MAX_UNITS);
+            rule.bands.push(BandDraft::new(capacity, window));
         }
         rule.remarks.extend(descriptor.remarks.iter().cloned());
         if requests > MAX_UNITS {
@@ -178,21 +178,19 @@ impl<'d> Builder<'d> {
         rule.name.clone_from(&descriptor.name);
         rule.shadow = descriptor.is_shadow;
         for step in path {
-            let test = match &step.value {
-                Expected::Value(value) => Some(Test::Is(vec![(*value).to_owned()])),
+            let condition = match &step.value {
+                ExpectedValue::Exactly(value) => Some(ValueMatch::from(*value)),
                 // One counter for all values, so that one call passes and not one for each.
-                Expected::AnyExcept(values) if denies && values.is_empty() => {
-                    Some(Test::Present(true))
+                ExpectedValue::AnyExcept(values) if denies && values.is_empty() => {
+                    Some(ValueMatch::present())
                 }
-                Expected::AnyExcept(values) => {
-                    rule.key.push(format!("attr:{}", step.key));
-                    let values = values.iter().map(|value| (*value).to_owned());
-                    let values: Vec<_> = values.collect();
-                    (!values.is_empty()).then_some(Test::Not(values))
+                ExpectedValue::AnyExcept(values) => {
+                    rule.key.push(KeyPart::Attribute(step.key.into()));
+                    (!values.is_empty()).then(|| ValueMatch::not(values.iter().copied()))
                 }
             };
-            let named = test.map(|test| (step.key.to_owned(), test));
-            rule.matches.attributes.extend(named);
+            let named = condition.map(|condition| (step.key.to_owned(), condition));
+            rule.conditions.attributes.extend(named);
         }
         if denies && !is_action {
             let text = if rule.key.is_empty() {
@@ -203,12 +201,12 @@ impl<'d> Builder<'d> {
             rule.remarks.push(Remark::changed(descriptor.line, text));
         }
         if !rule.key.is_empty() {
-            rule.on_missing_key = "skip";
+            rule.on_missing_key = OnMissingKey::Skip;
         }
         let keys: BTreeSet<_> = path.iter().map(|step| step.key).collect();
         for key in self.key_sets.more_than(&keys) {
-            let absent = (key.to_owned(), Test::Present(false));
-            rule.matches.attributes.push(absent);
+            let absent = (key.to_owned(), ValueMatch::absent());
+            rule.conditions.attributes.push(absent);
         }
         let sequence: Vec<_> = path.iter().map(|step| step.key).collect();
         let first = self
@@ -236,16 +234,16 @@ impl Descriptor {
 }
 
 /// Returns the name of the group of a path's last key.
-fn group_name(path: &[Step<'_>]) -> String {
+fn group_name(path: &[PathStep<'_>]) -> String {
     let words = path
         .iter()
         .enumerate()
         .flat_map(|(index, step)| match step.value {
-            Expected::Value(value) if index + 1 < path.len() => [step.key, value],
+            ExpectedValue::Exactly(value) if index + 1 < path.len() => [step.key, value],
             _ => [step.key, ""],
         });
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-    super::names::slug(&words.join("-"))
+    crate::names::slug(&words.join("-"))
 }
 
 /// The sets of keys that descriptors have.

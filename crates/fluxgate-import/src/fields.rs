@@ -1,13 +1,15 @@
 //! Reads the mappings of foreign YAML files, in which other programs own some of the fields.
 
+use std::ops::RangeInclusive;
+
 use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
 
-use super::draft::Remark;
+use crate::draft::Remark;
 
 /// The fields of a mapping, by their names.
 #[derive(Clone, Debug)]
-pub(super) struct Fields<'n> {
-    pub(super) position: Position,
+pub(crate) struct Fields<'n> {
+    pub(crate) position: Position,
     fields: Vec<Field<'n>>,
 }
 
@@ -23,37 +25,39 @@ struct Field<'n> {
 
 impl<'n> Fields<'n> {
     /// Reads a mapping. Fields that are null count as absent.
-    pub(super) fn read(node: &'n Node, what: &str, faults: &mut Faults) -> Self {
+    pub(crate) fn read(node: &'n Node, what: &str, faults: &mut Faults) -> Self {
         Self::with_names(node, what, str::to_owned, faults)
     }
 
     /// Reads a mapping whose names are first converted to one spelling.
-    pub(super) fn with_names(
+    pub(crate) fn with_names(
         node: &'n Node,
         what: &str,
         spelling: impl Fn(&str) -> String,
         faults: &mut Faults,
     ) -> Self {
-        let pairs = node.map(what, faults).into_iter();
-        let pairs = pairs.filter(|(_, _, value)| !value.is_null());
-        let fields = pairs.map(|(written, key, value)| Field {
-            name: spelling(written),
-            written,
-            line: key.position.line,
-            value,
-        });
+        let fields = node
+            .map(what, faults)
+            .into_iter()
+            .filter(|(_, _, value)| !value.is_null())
+            .map(|(written, key, value)| Field {
+                name: spelling(written),
+                written,
+                line: key.position.line,
+                value,
+            });
         Self {
             position: node.position,
             fields: fields.collect(),
         }
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&'n Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
         self.find(name).map(|field| field.value)
     }
 
     /// Returns the line of a field's name.
-    pub(super) fn line(&self, name: &str) -> usize {
+    pub(crate) fn line(&self, name: &str) -> usize {
         self.find(name)
             .map_or(self.position.line, |field| field.line)
     }
@@ -63,37 +67,49 @@ impl<'n> Fields<'n> {
     }
 
     /// Returns all names with their lines.
-    pub(super) fn names(&self) -> impl Iterator<Item = (&str, usize)> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, usize)> {
         let fields = self.fields.iter();
         fields.map(|field| (field.name.as_str(), field.line))
     }
 
     /// Returns a remark for each field that is neither read nor irrelevant to limits, so that
-    /// none is ignored unnoticed. An empty list or mapping says nothing.
-    pub(super) fn unread(&self, what: &str, read: &[&str], irrelevant: &[&str]) -> Vec<Remark> {
-        let is_known = |field: &&Field<'_>| {
+    /// none is ignored unnoticed. An empty list or mapping needs no remark.
+    pub(crate) fn unread(&self, what: &str, read: &[&str], irrelevant: &[&str]) -> Vec<Remark> {
+        let is_unread = |field: &&Field<'_>| {
             let name = field.name.as_str();
-            read.contains(&name) || irrelevant.contains(&name)
+            let is_empty = match &field.value.value {
+                Value::List(items) => items.is_empty(),
+                Value::Map(pairs) => pairs.is_empty(),
+                Value::Plain(_) | Value::Quoted(_) => false,
+            };
+            !is_empty && !read.contains(&name) && !irrelevant.contains(&name)
         };
-        let is_empty = |field: &&Field<'_>| match &field.value.value {
-            Value::List(items) => items.is_empty(),
-            Value::Map(pairs) => pairs.is_empty(),
-            Value::Plain(_) | Value::Quoted(_) => false,
-        };
-        let unread = self.fields.iter();
-        let unread = unread.filter(|field| !is_known(field) && !is_empty(field));
-        let remark = |field: &Field<'_>| {
-            let text = format!("`{}` in {what}", field.written);
-            Remark::lost(field.line, text)
-        };
-        unread.map(remark).collect()
+        let remark =
+            |field: &Field<'_>| Remark::lost(field.line, format!("`{}` in {what}", field.written));
+        self.fields.iter().filter(is_unread).map(remark).collect()
     }
 
-    pub(super) fn text(&self, name: &str, faults: &mut Faults) -> Option<&'n str> {
+    /// Returns the text of the first of these fields that is present.
+    pub(crate) fn first_text(&self, names: &[&str], faults: &mut Faults) -> Option<&'n str> {
+        names.iter().find_map(|name| self.text(name, faults))
+    }
+
+    pub(crate) fn text(&self, name: &str, faults: &mut Faults) -> Option<&'n str> {
         self.get(name)?.text(&format!("`{name}`"), faults)
     }
 
-    pub(super) fn boolean(&self, name: &str, default: bool, faults: &mut Faults) -> bool {
+    /// Returns the value of one of these names, or `None` if the field is absent or faulty.
+    pub(crate) fn one_of<T: Copy>(
+        &self,
+        name: &str,
+        allowed: &[(&str, T)],
+        faults: &mut Faults,
+    ) -> Option<T> {
+        self.get(name)?
+            .one_of(&format!("`{name}`"), allowed, faults)
+    }
+
+    pub(crate) fn boolean(&self, name: &str, default: bool, faults: &mut Faults) -> bool {
         let Some(node) = self.get(name) else {
             return default;
         };
@@ -106,22 +122,23 @@ impl<'n> Fields<'n> {
     }
 
     /// Returns the items of a list, which may be empty or missing.
-    pub(super) fn list(&self, name: &str, faults: &mut Faults) -> &'n [Node] {
+    pub(crate) fn list(&self, name: &str, faults: &mut Faults) -> &'n [Node] {
         self.get(name)
             .map_or(&[], |node| items(node, &format!("`{name}`"), faults))
     }
 
     /// Returns the texts of a list, which may be empty or missing.
-    pub(super) fn texts(&self, name: &str, faults: &mut Faults) -> Vec<(&'n str, usize)> {
-        let items = self.list(name, faults).iter();
+    pub(crate) fn texts(&self, name: &str, faults: &mut Faults) -> Vec<(&'n str, usize)> {
         let what = format!("an item of `{name}`");
-        let items = items.filter_map(|item| Some((item.text(&what, faults)?, item.position.line)));
-        items.collect()
+        let items = self.list(name, faults).iter();
+        items
+            .filter_map(|item| Some((item.text(&what, faults)?, item.position.line)))
+            .collect()
     }
 }
 
 /// Returns the items of a list, which may be empty.
-pub(super) fn items<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> &'n [Node] {
+pub(crate) fn items<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> &'n [Node] {
     match &node.value {
         Value::List(items) => items,
         _ => {
@@ -133,21 +150,19 @@ pub(super) fn items<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> &'n 
 }
 
 /// Reads a whole number, which may be quoted or have a fraction of zero.
-pub(super) fn whole(
+pub(crate) fn whole_number(
     node: &Node,
     what: &str,
-    (least, most): (u64, u64),
+    allowed: RangeInclusive<u64>,
     faults: &mut Faults,
 ) -> Option<u64> {
     let text = node.as_text().unwrap_or_default();
-    let digits = text.strip_suffix(".0").unwrap_or(text);
-    let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.parse().ok().filter(|_| is_whole);
-    let number = number.filter(|number| (least..=most).contains(number));
+    let number = parse_digits(text.strip_suffix(".0").unwrap_or(text));
+    let number = number.filter(|number| allowed.contains(number));
     if number.is_none() {
-        let range = match most {
-            u64::MAX => format!("of at least {least}"),
-            _ => format!("from {least} to {most}"),
+        let range = match allowed.into_inner() {
+            (least, u64::MAX) => format!("of at least {least}"),
+            (least, most) => format!("from {least} to {most}"),
         };
         let given = given(node);
         faults.add(
@@ -156,6 +171,12 @@ pub(super) fn whole(
         );
     }
     number
+}
+
+/// Parses a number that consists of digits only.
+pub(crate) fn parse_digits(text: &str) -> Option<u64> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_digits)
 }
 
 /// Returns a value for error messages.

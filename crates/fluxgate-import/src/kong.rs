@@ -11,10 +11,11 @@ mod routes;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use fluxgate_core::internals::yaml::Faults;
+use fluxgate_core::internals::yaml::{Fault, Faults};
+use fluxgate_core::{KeyPart, OnError, ValueMatch};
 
-use super::draft::{Draft, Match, Remark, Rule, Set, Test};
-use super::names::Ids;
+use crate::draft::{Conditions, Draft, Remark, RuleDraft, RuleSetDraft};
+use crate::names::UniqueNames;
 use entities::{Entities, Plugin};
 use plugin::{Identifier, Settings};
 
@@ -24,113 +25,111 @@ const SET: &str = "kong";
 const CONSUMER: &str = "consumer";
 
 /// Reads a configuration.
-pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
-    let node = match super::source::document(text) {
-        Ok(node) => node,
-        Err(fault) => return super::unreadable(fault, faults),
-    };
+pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
+    let node = crate::source::document(text)?;
     let Some(entities) = Entities::read(&node, faults) else {
-        return Draft::default();
+        return Ok(Draft::default());
     };
-    let mut set = Set {
+    let mut set = RuleSetDraft {
         name: SET.into(),
-        ..Set::default()
+        ..RuleSetDraft::default()
     };
     let mut remarks = entities.remarks.clone();
-    let mut on_error: Vec<(bool, usize)> = Vec::new();
-    let mut read = Vec::new();
+    let mut fault_tolerance: Vec<(bool, usize)> = Vec::new();
+    let mut plugins = Vec::new();
     for plugin in &entities.plugins {
         if let Some(settings) = Settings::read(plugin, &mut remarks, faults) {
-            on_error.extend(settings.fault_tolerant);
-            read.push((plugin, settings));
+            fault_tolerance.extend(settings.fault_tolerant);
+            plugins.push((plugin, settings));
         }
     }
     // The most specific first.
-    read.sort_by_key(|(plugin, _)| (plugin.precedence(), Reverse(entities.longest_path(plugin))));
+    plugins
+        .sort_by_key(|(plugin, _)| (plugin.precedence(), Reverse(entities.longest_path(plugin))));
     let mut namespaces: HashMap<&str, usize> = HashMap::new();
-    for namespace in read.iter().filter_map(|(_, it)| it.namespace.as_deref()) {
-        *namespaces.entry(namespace).or_default() += 1;
+    for (_, settings) in &plugins {
+        if let Some(namespace) = &settings.namespace {
+            *namespaces.entry(namespace).or_default() += 1;
+        }
     }
-    let mut builder = Builder {
+    let mut builder = RuleBuilder {
         entities: &entities,
-        ids: Ids::default(),
+        ids: UniqueNames::default(),
         remarks,
         consumer_line: None,
     };
-    for (plugin, settings) in &read {
+    for (plugin, settings) in &plugins {
         let mut rules = builder.rules(plugin, settings);
         let namespace = settings.namespace.as_deref().unwrap_or_default();
         if namespaces.get(namespace).is_some_and(|uses| *uses > 1) {
             let text =
                 format!("`namespace: {namespace}`: other plugins with it do not share counters");
-            let remark = Remark::lost(plugin.line, text);
-            rules
-                .iter_mut()
-                .for_each(|rule| rule.remarks.push(remark.clone()));
+            for rule in &mut rules {
+                rule.remarks.push(Remark::lost(plugin.line, text.as_str()));
+            }
         }
         set.rules.append(&mut rules);
     }
-    group(&mut set.rules);
+    ungroup_single_rules(&mut set.rules);
     if let Some(line) = builder.consumer_line {
         let text = "the consumer is the attribute `consumer`, which the filter must set";
         set.remarks.push(Remark::changed(line, text));
     }
-    let is_strict = on_error.iter().any(|(tolerant, _)| !tolerant);
-    set.on_error = match on_error.first() {
-        None => None,
-        Some(_) if is_strict => Some("deny"),
-        Some(_) => Some("allow"),
-    };
-    if let Some((_, line)) = on_error.iter().find(|(tolerant, _)| is_strict && *tolerant) {
-        let text = "`fault_tolerant: true`: another plugin has false, which holds for all";
-        set.remarks.push(Remark::changed(*line, text));
+    let is_strict = fault_tolerance.iter().any(|(tolerant, _)| !tolerant);
+    if is_strict {
+        set.on_error = OnError::Deny;
+        if let Some((_, line)) = fault_tolerance.iter().find(|(tolerant, _)| *tolerant) {
+            let text = "`fault_tolerant: true`: another plugin has false, which holds for all";
+            set.remarks.push(Remark::changed(*line, text));
+        }
+    } else if !fault_tolerance.is_empty() {
+        set.on_error = OnError::Allow;
     }
-    Draft {
+    Ok(Draft {
         remarks: builder.remarks,
         sets: vec![set],
-    }
+    })
 }
 
-/// Puts the rules of each plugin into a group, unless there is only one.
-fn group(rules: &mut [Rule]) {
+/// Removes the group of a plugin that has only one rule.
+fn ungroup_single_rules(rules: &mut [RuleDraft]) {
     for name in entities::NAMES {
-        let count = rules
-            .iter()
-            .filter(|rule| rule.group.as_deref() == Some(name))
-            .count();
-        for rule in rules.iter_mut().filter(|_| count == 1) {
-            if rule.group.as_deref() == Some(name) {
-                rule.group = None;
-            }
+        let mut group = rules
+            .iter_mut()
+            .filter(|rule| rule.group.as_deref() == Some(name));
+        if let (Some(rule), None) = (group.next(), group.next()) {
+            rule.group = None;
         }
     }
 }
 
-struct Builder<'e> {
+struct RuleBuilder<'e> {
     entities: &'e Entities<'e>,
-    ids: Ids,
+    ids: UniqueNames,
     remarks: Vec<Remark>,
-    /// Where the consumer is needed first.
+    /// The line of the first plugin that needs the consumer.
     consumer_line: Option<usize>,
 }
 
-impl Builder<'_> {
+impl RuleBuilder<'_> {
     /// Returns the rules of a plugin.
-    fn rules(&mut self, plugin: &Plugin<'_>, settings: &Settings) -> Vec<Rule> {
-        let Some((matches, remarks)) = self.matches(plugin) else {
+    fn rules(&mut self, plugin: &Plugin<'_>, settings: &Settings) -> Vec<RuleDraft> {
+        let Some((conditions, remarks)) = self.conditions(plugin) else {
             return Vec::new();
         };
         let mut rule = settings.rule(plugin);
         rule.remarks.extend(remarks);
-        rule.matches = matches;
+        rule.conditions = conditions;
         if let Some(consumer) = &plugin.consumer {
             self.consumer_line.get_or_insert(plugin.line);
-            let test = Test::Is(vec![consumer.clone()]);
-            rule.matches.attributes.push((CONSUMER.into(), test));
+            let is_consumer = ValueMatch::from(consumer.as_str());
+            rule.conditions
+                .attributes
+                .push((CONSUMER.into(), is_consumer));
         }
-        let mut named = |mut rule: Rule, more: &str| {
-            let name = format!("{}{more}", self.entities.rule_name(plugin));
-            rule.id = self.ids.unique(&name);
+        let mut named = |mut rule: RuleDraft, suffix: &str| {
+            let name = format!("{}{suffix}", self.entities.rule_name(plugin));
+            rule.id = self.ids.unique_id(&name);
             rule
         };
         match &settings.identifier {
@@ -138,7 +137,7 @@ impl Builder<'_> {
                 self.consumer_line.get_or_insert(plugin.line);
                 // A plugin of one consumer has one counter.
                 if plugin.consumer.is_none() {
-                    rule.key = vec![format!("attr:{CONSUMER}")];
+                    rule.key = vec![KeyPart::Attribute(CONSUMER.into())];
                 }
                 vec![named(rule, "")]
             }
@@ -148,9 +147,9 @@ impl Builder<'_> {
             }
             Identifier::Path(path) => {
                 let mut others = rule.clone();
-                rule.matches.path = vec![path.clone()];
-                others.matches.not_path.push(path.clone());
-                others.key = vec!["ip".into()];
+                rule.conditions.path = vec![path.clone()];
+                others.conditions.not_path.push(path.clone());
+                others.key = vec![KeyPart::Ip];
                 vec![named(rule, "-path"), named(others, "")]
             }
             Identifier::Service if plugin.is_bound() || self.entities.services.is_empty() => {
@@ -159,13 +158,13 @@ impl Builder<'_> {
             Identifier::Service => {
                 let mut rules = Vec::new();
                 for (index, service) in self.entities.services.iter().enumerate() {
-                    let matches = self.entities.service_match(index);
-                    match matches.into_match(plugin.line) {
-                        Ok((matches, remarks)) => {
+                    let scope = self.entities.service_scope(index);
+                    match scope.into_conditions(plugin.line) {
+                        Ok((conditions, remarks)) => {
                             let mut rule = rule.clone();
                             rule.remarks.extend(remarks);
-                            rule.matches.path = matches.path;
-                            rule.matches.not_path = matches.not_path;
+                            rule.conditions.path = conditions.path;
+                            rule.conditions.not_path = conditions.not_path;
                             rules.push(named(rule, &format!("-{}", service.name)));
                         }
                         Err(remarks) => self.remarks.extend(remarks),
@@ -177,18 +176,15 @@ impl Builder<'_> {
     }
 
     /// Returns the conditions of a plugin's scope, or `None` if rules cannot express them.
-    fn matches(&mut self, plugin: &Plugin<'_>) -> Option<(Match, Vec<Remark>)> {
-        let matches = match (plugin.route, plugin.service) {
-            (Some(route), _) => self.entities.route_match(route),
-            (None, Some(service)) => self.entities.service_match(service),
-            (None, None) => return Some((Match::default(), Vec::new())),
+    fn conditions(&mut self, plugin: &Plugin<'_>) -> Option<(Conditions, Vec<Remark>)> {
+        let scope = match (plugin.route, plugin.service) {
+            (Some(route), _) => self.entities.route_scope(route),
+            (None, Some(service)) => self.entities.service_scope(service),
+            (None, None) => return Some((Conditions::default(), Vec::new())),
         };
-        match matches.into_match(plugin.line) {
-            Ok(found) => Some(found),
-            Err(remarks) => {
-                self.remarks.extend(remarks);
-                None
-            }
-        }
+        scope
+            .into_conditions(plugin.line)
+            .map_err(|remarks| self.remarks.extend(remarks))
+            .ok()
     }
 }

@@ -15,14 +15,14 @@ mod names;
 mod nginx;
 mod openfluxgate;
 mod path_patterns;
+mod rule_file;
 mod source;
-mod write;
 
-use fluxgate_core::internals::yaml::{Fault, Faults};
-use fluxgate_core::{RuleSets, RulesError};
+use fluxgate_core::RulesError;
+use fluxgate_core::internals::yaml::Faults;
 
-use draft::Draft;
-pub use draft::Remark;
+use draft::{Draft, RemarkKind};
+pub use draft::{InvalidDraft, Remark};
 
 /// A format that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub enum ImportError {
     Nothing(Vec<Remark>),
     /// The rules are outside the domain of FluxGate, which the importer should have noticed.
     #[error("the imported rules are not valid: {0}")]
-    Unusable(RulesError),
+    Unusable(#[from] InvalidDraft),
 }
 
 /// Converts a text. `origin` names it in the first comment of the result.
@@ -75,38 +75,31 @@ pub fn import(format: Format, origin: &str, text: &str) -> Result<Imported, Impo
         Format::OpenFluxgate => openfluxgate::read,
     };
     // A byte order mark is not part of the text.
-    let draft = read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut faults);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut draft = read(text, &mut faults).unwrap_or_else(|fault| {
+        faults.add(fault.position, fault.message);
+        Draft::default()
+    });
     if faults.count() > 0 {
         return Err(ImportError::Invalid(RulesError(faults.into_sorted())));
     }
-    finish(draft, origin)
-}
-
-fn finish(mut draft: Draft, origin: &str) -> Result<Imported, ImportError> {
     draft.drop_empty_sets();
     draft.drop_repeated_band_ids();
     if draft.sets.is_empty() {
-        let mut remarks = draft.into_remarks();
-        remarks.sort_by_key(|remark| remark.line);
-        return Err(ImportError::Nothing(remarks));
+        return Err(ImportError::Nothing(draft.remarks));
     }
-    let text = write::to_yaml(&draft, origin);
-    RuleSets::from_yaml(&text).map_err(ImportError::Unusable)?;
+    let is_lost = |remark: &&Remark| remark.kind == RemarkKind::Lost;
     Ok(Imported {
-        text,
+        text: rule_file::to_yaml(&draft, origin)?,
         rules: draft.sets.iter().map(|set| set.rules.len()).sum(),
-        lost: draft.lost(),
+        lost: draft.all_remarks().filter(is_lost).count(),
     })
-}
-
-/// Adds a fault that was found before a tree could be built, and returns an empty draft.
-fn unreadable(fault: Fault, faults: &mut Faults) -> Draft {
-    faults.add(fault.position, fault.message);
-    Draft::default()
 }
 
 #[cfg(test)]
 mod tests {
+    use fluxgate_core::RuleSets;
+
     use super::*;
 
     const SAMPLES: [(Format, &str); 5] = [
@@ -158,8 +151,13 @@ mod tests {
                 ];
                 for variant in variants {
                     match import(format, "sample", &variant) {
-                        Err(ImportError::Unusable(faults)) => panic!("{variant}\n{faults}"),
-                        result => imported += usize::from(result.is_ok()),
+                        Err(ImportError::Unusable(error)) => panic!("{variant}\n{error}"),
+                        Err(_) => {}
+                        Ok(found) => {
+                            let read = RuleSets::from_yaml(&found.text);
+                            assert!(read.is_ok(), "{variant}\n{}\n{read:?}", found.text);
+                            imported += 1;
+                        }
                     }
                 }
             }

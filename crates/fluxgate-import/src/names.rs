@@ -11,27 +11,31 @@ const MAX_ID: usize = 180;
 const MAX_SET_NAME: usize = 180;
 const MAX_BAND_ID: usize = 200;
 
-/// Hands out identifiers that are unique in a rule set.
+/// Names that are in use.
 #[derive(Debug, Default)]
-pub(super) struct Ids(HashSet<String>);
+pub(crate) struct UniqueNames(HashSet<String>);
 
-impl Ids {
-    /// Returns an identifier that resembles the name. The same names in the same order give
-    /// the same identifiers.
-    pub(super) fn unique(&mut self, name: &str) -> String {
-        let base = slug(name);
-        let mut id = base.clone();
+impl UniqueNames {
+    /// Returns the name, with a number after it if the name is in use. The same names in the
+    /// same order give the same results.
+    pub(crate) fn unique(&mut self, name: &str) -> String {
+        let mut unique = name.to_owned();
         let mut number = 2_u32;
-        while !self.0.insert(id.clone()) {
-            id = format!("{base}-{number}");
+        while !self.0.insert(unique.clone()) {
+            unique = format!("{name}-{number}");
             number += 1;
         }
-        id
+        unique
+    }
+
+    /// Returns a unique identifier that resembles the name.
+    pub(crate) fn unique_id(&mut self, name: &str) -> String {
+        self.unique(&slug(name))
     }
 }
 
-/// Returns the identifier that resembles a name: `[a-z0-9][a-z0-9_-]*`.
-pub(super) fn slug(name: &str) -> String {
+/// Returns an identifier, `[a-z0-9][a-z0-9_-]*`, that resembles a name.
+pub(crate) fn slug(name: &str) -> String {
     let mut id = String::new();
     for char in name.chars() {
         let char = char.to_ascii_lowercase();
@@ -45,15 +49,14 @@ pub(super) fn slug(name: &str) -> String {
             break;
         }
     }
-    let id = id.trim_end_matches(['-', '_']);
-    match id {
+    match id.trim_end_matches(['-', '_']) {
         "" => "rule".to_owned(),
         id => id.to_owned(),
     }
 }
 
 /// Returns a valid name of a rule set, as close to the given one as possible.
-pub(super) fn set_name(name: &str) -> String {
+pub(crate) fn set_name(name: &str) -> String {
     let mut valid = String::new();
     for char in name.chars() {
         let char = if char.is_control() { '-' } else { char };
@@ -69,7 +72,7 @@ pub(super) fn set_name(name: &str) -> String {
 }
 
 /// Returns an id for a band that resembles a label, unless a rule file reserves it.
-pub(super) fn band_id(label: &str) -> Option<String> {
+pub(crate) fn band_id(label: &str) -> Option<String> {
     let is_letter = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '.' | '-');
     let id = label.replace(|char| !is_letter(char), "-");
     // Bands without an id are b0, b1, ….
@@ -85,7 +88,7 @@ pub(super) fn band_id(label: &str) -> Option<String> {
 
 /// Returns the network of an address or of a range such as `10.0.0.0/8`. A rule file does not
 /// allow bits beyond the prefix.
-pub(super) fn network(text: &str) -> Option<IpNet> {
+pub(crate) fn network(text: &str) -> Option<IpNet> {
     let (address, _) = text.split_once('/').unwrap_or((text, ""));
     // `IpNet` alone accepts leading zeros, which some programs read as octal numbers.
     let address: IpAddr = address.parse().ok()?;
@@ -97,28 +100,12 @@ pub(super) fn network(text: &str) -> Option<IpNet> {
 }
 
 /// Returns a network as text, or its only address.
-pub(super) fn network_text(network: &IpNet) -> String {
+pub(crate) fn network_text(network: &IpNet) -> String {
     if network.prefix_len() == network.max_prefix_len() {
         network.addr().to_string()
     } else {
         network.to_string()
     }
-}
-
-/// Returns a text without line breaks and other control characters, which would end a comment
-/// or make it unreadable.
-pub(super) fn on_one_line(text: &str) -> String {
-    let is_blank = |char: char| char.is_control() || char.is_whitespace() || is_special(char);
-    let words = text.split(is_blank).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(" ")
-}
-
-/// Returns whether YAML treats a character as a line break or does not print it.
-pub(super) fn is_special(char: char) -> bool {
-    matches!(
-        char,
-        '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
-    )
 }
 
 #[cfg(test)]
@@ -143,8 +130,8 @@ mod tests {
 
     #[test]
     fn identifiers_are_unique() {
-        let mut ids = Ids::default();
-        let given = ["a", "A", "a-2", "a"].map(|name| ids.unique(name));
+        let mut ids = UniqueNames::default();
+        let given = ["a", "A", "a-2", "a"].map(|name| ids.unique_id(name));
         assert_eq!(given, ["a", "a-2", "a-2-2", "a-3"]);
     }
 

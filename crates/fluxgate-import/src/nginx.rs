@@ -13,13 +13,13 @@ mod servers;
 
 use std::collections::{HashMap, HashSet};
 
-use fluxgate_core::internals::yaml::Faults;
+use fluxgate_core::internals::yaml::{Fault, Faults};
 
-use super::draft::{Draft, Remark, Rule, Set};
-use super::names::{Ids, set_name};
+use crate::draft::{Draft, Remark, RuleDraft, RuleSetDraft};
+use crate::names::{UniqueNames, set_name};
 use areas::{Area, Kind};
 use exemptions::{ExemptingKey, Exemptions};
-use limits::{Limit, Zone};
+use limits::{Zone, ZoneUse};
 use parse::Directive;
 use servers::{Server, ServerSets};
 
@@ -27,49 +27,42 @@ use servers::{Server, ServerSets};
 const MAX_AREAS: usize = 2_000;
 
 /// Reads a configuration.
-pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
-    let directives = match parse::parse(text) {
-        Ok(directives) => directives,
-        Err(fault) => return super::unreadable(fault, faults),
-    };
+pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
+    let directives = parse::parse(text)?;
     let mut reader = Reader {
         faults,
         remarks: Vec::new(),
         zones: HashMap::new(),
         exemptions: Exemptions::default(),
         areas: 0,
-        uses: HashMap::new(),
         has_include: false,
     };
     reader.zones(&directives);
     let mut servers = Vec::new();
-    reader.block(&directives, &Inherited::default(), &mut servers);
+    reader.block(&directives, &InheritedLimits::default(), &mut servers);
     let mut sets = ServerSets::default();
     for server in &servers {
-        let set = reader.set(server);
-        if let Some(set) = sets.add(server, set) {
-            reader.record_uses(set);
-        }
+        sets.add(server, reader.set(server));
     }
     let mut sets = sets.all;
-    reader.shared_zones(&mut sets);
-    Draft {
+    reader.remark_on_shared_zones(&mut sets);
+    Ok(Draft {
         remarks: reader.remarks,
         sets,
-    }
+    })
 }
 
-/// What a block takes over from the one around it.
+/// The limits that a block inherits from the block around it.
 #[derive(Clone, Debug, Default)]
-struct Inherited {
+struct InheritedLimits {
     /// The limits, with the lines of their directives.
-    limits: Vec<(Limit, usize)>,
+    limits: Vec<(ZoneUse, usize)>,
     is_dry_run: bool,
 }
 
-impl Inherited {
-    fn effective(&self) -> Vec<Limit> {
-        let limits = self.limits.iter().map(|(limit, _)| Limit {
+impl InheritedLimits {
+    fn effective(&self) -> Vec<ZoneUse> {
+        let limits = self.limits.iter().map(|(limit, _)| ZoneUse {
             is_dry_run: self.is_dry_run,
             ..limit.clone()
         });
@@ -83,8 +76,6 @@ struct Reader<'r> {
     zones: HashMap<String, Zone>,
     exemptions: Exemptions,
     areas: usize,
-    /// The rules of each zone, by the names of set and rule.
-    uses: HashMap<String, Vec<(String, String)>>,
     has_include: bool,
 }
 
@@ -113,7 +104,12 @@ impl Reader<'_> {
     }
 
     /// Reads the directives of the main or the `http` block.
-    fn block(&mut self, directives: &[Directive], above: &Inherited, servers: &mut Vec<Server>) {
+    fn block(
+        &mut self,
+        directives: &[Directive],
+        above: &InheritedLimits,
+        servers: &mut Vec<Server>,
+    ) {
         let own = self.inherit(directives, above);
         let mut has_blocks = false;
         for directive in directives {
@@ -144,16 +140,20 @@ impl Reader<'_> {
         }
     }
 
-    fn server(&mut self, directive: &Directive, above: &Inherited) -> Server {
+    fn server(&mut self, directive: &Directive, above: &InheritedLimits) -> Server {
         let own = self.inherit(&directive.block, above);
         let mut areas = vec![Area::server(directive.line(), own.effective())];
         self.locations(&directive.block, &own, false, &mut areas);
-        let names = directive.block.iter().filter(|it| it.name == "server_name");
-        let names = names.flat_map(|it| &it.arguments);
-        let mut names = names.filter(|word| !matches!(word.text.as_str(), "_" | ""));
-        let name = names.next();
+        let mut names = directive
+            .block
+            .iter()
+            .filter(|directive| directive.name == "server_name")
+            .flat_map(|directive| &directive.arguments)
+            .filter(|word| !matches!(word.text.as_str(), "_" | ""));
         Server {
-            name: name.map_or("nginx".into(), |word| set_name(&word.text)),
+            name: names
+                .next()
+                .map_or("nginx".into(), |word| set_name(&word.text)),
             aliases: names.map(|word| format!("`{}`", word.text)).collect(),
             areas,
         }
@@ -163,7 +163,7 @@ impl Reader<'_> {
     fn locations(
         &mut self,
         directives: &[Directive],
-        above: &Inherited,
+        above: &InheritedLimits,
         is_nested: bool,
         areas: &mut Vec<Area>,
     ) {
@@ -182,8 +182,8 @@ impl Reader<'_> {
                 .iter()
                 .map(|it| it.text.as_str())
                 .collect();
-            let is_named = directive.argument(0).starts_with('@');
-            if is_named {
+            // A named location.
+            if directive.argument(0).starts_with('@') {
                 // Requests come here from another location, which has counted them.
                 if own.limits != above.limits {
                     let text = format!("the limits of `{}`", directive.text());
@@ -209,8 +209,8 @@ impl Reader<'_> {
     }
 
     /// Reads the limits of a block. Its own limits replace all of the block around it.
-    fn inherit(&mut self, directives: &[Directive], above: &Inherited) -> Inherited {
-        let mut own = Inherited {
+    fn inherit(&mut self, directives: &[Directive], above: &InheritedLimits) -> InheritedLimits {
+        let mut own = InheritedLimits {
             limits: Vec::new(),
             is_dry_run: above.is_dry_run,
         };
@@ -218,7 +218,7 @@ impl Reader<'_> {
             let line = directive.line();
             match directive.name.as_str() {
                 "limit_req" => {
-                    let limit = limits::limit(directive, self.faults);
+                    let limit = limits::zone_use(directive, self.faults);
                     let Some(limit) = limit else { continue };
                     if self.zones.contains_key(&limit.zone) {
                         own.limits.push((limit, line));
@@ -282,12 +282,12 @@ impl Reader<'_> {
     }
 
     /// Returns the rule set of a server.
-    fn set(&mut self, server: &Server) -> Set {
-        let mut set = Set {
+    fn set(&mut self, server: &Server) -> RuleSetDraft {
+        let mut set = RuleSetDraft {
             name: server.name.clone(),
-            ..Set::default()
+            ..RuleSetDraft::default()
         };
-        let mut ids = Ids::default();
+        let mut ids = UniqueNames::default();
         let mut seen = HashSet::new();
         for limit in server.areas.iter().flat_map(|area| &area.limits) {
             if seen.insert(limit) {
@@ -297,16 +297,12 @@ impl Reader<'_> {
         set
     }
 
-    /// Records which rules count in which zone. Until then a rule has the name of its zone.
-    fn record_uses(&mut self, set: &Set) {
-        for rule in &set.rules {
-            let zone = rule.name.clone().unwrap_or_default();
-            let place = (set.name.clone(), rule.id.clone());
-            self.uses.entry(zone).or_default().push(place);
-        }
-    }
-
-    fn rule(&mut self, server: &Server, limit: &Limit, ids: &mut Ids) -> Option<Rule> {
+    fn rule(
+        &mut self,
+        server: &Server,
+        limit: &ZoneUse,
+        ids: &mut UniqueNames,
+    ) -> Option<RuleDraft> {
         let zone = self.zones.get(&limit.zone)?;
         let exempting = self.exemptions.resolve(&zone.key);
         let ExemptingKey { key, addresses } = exempting.unwrap_or_else(|| ExemptingKey {
@@ -333,7 +329,7 @@ impl Reader<'_> {
         if !covers_server && coverage.path.is_empty() {
             return None;
         }
-        let mut rule = limits::rule(ids.unique(&zone.name), zone, limit);
+        let mut rule = limits::rule(ids.unique_id(&zone.name), zone, limit);
         rule.name = Some(zone.name.clone());
         rule.remarks.extend(key.remarks);
         for (line, location) in &coverage.extra {
@@ -344,28 +340,34 @@ impl Reader<'_> {
             let text = format!("the path patterns only resemble `{location}`");
             rule.remarks.push(Remark::changed(*line, text));
         }
-        rule.matches.path = coverage.path;
-        rule.matches.not_path = coverage.not_path;
-        rule.matches.not_ip = addresses;
+        rule.conditions.path = coverage.path;
+        rule.conditions.not_path = coverage.not_path;
+        rule.conditions.not_ip = addresses;
         rule.key = key.parts;
         rule.on_missing_key = key.on_missing_key;
         Some(rule)
     }
 
-    /// Adds a remark to rules of one zone, which share a counter in nginx only.
-    fn shared_zones(&mut self, sets: &mut [Set]) {
+    /// Adds a remark to rules of one zone, which share a counter in nginx only. Until now, the
+    /// name of each rule is that of its zone.
+    fn remark_on_shared_zones(&self, sets: &mut [RuleSetDraft]) {
+        let mut uses: HashMap<_, Vec<_>> = HashMap::new();
+        for set in &*sets {
+            for rule in &set.rules {
+                let place = format!("{}/{}", set.name, rule.id);
+                uses.entry(rule.name.clone()).or_default().push(place);
+            }
+        }
         for set in sets {
             for rule in &mut set.rules {
+                let place = format!("{}/{}", set.name, rule.id);
+                let others = uses.get(&rule.name).into_iter().flatten();
+                let others: Vec<_> = others.filter(|it| **it != place).cloned().collect();
                 let zone = rule.name.take().unwrap_or_default();
-                let places = self.uses.get(&zone).map_or(&[][..], Vec::as_slice);
-                let others = places
-                    .iter()
-                    .filter(|(name, id)| (name, id) != (&set.name, &rule.id));
-                let others: Vec<_> = others.map(|(name, id)| format!("{name}/{id}")).collect();
                 if !others.is_empty() {
+                    let others = others.join(", ");
                     let text = format!(
-                        "zone `{zone}` is one counter in nginx; {} and this rule have their own",
-                        others.join(", ")
+                        "zone `{zone}` is one counter in nginx; {others} and this rule have their own"
                     );
                     let line = self.zones.get(&zone).map_or(1, |zone| zone.line);
                     rule.remarks.push(Remark::changed(line, text));

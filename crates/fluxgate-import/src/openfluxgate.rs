@@ -5,14 +5,17 @@
 mod bands;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use fluxgate_core::internals::values;
-use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use fluxgate_core::internals::yaml::{Fault, Faults, Node, Value};
+use fluxgate_core::{Algorithm, KeyPart, ValueMatch};
 
-use super::draft::{Algorithm, Draft, Match, Remark, Rule, Set, Test};
-use super::fields::{Fields, items};
-use super::names::{Ids, network, network_text, set_name, slug};
-use super::path_patterns;
+use crate::draft::{Conditions, Draft, Remark, RuleDraft, RuleSetDraft};
+use crate::fields::{Fields, items};
+use crate::names::{UniqueNames, network, network_text, set_name, slug};
+use crate::path_patterns;
+use bands::AlgorithmBands;
 
 /// The fields of a rule, except for its conditions.
 const READ: [&str; 15] = [
@@ -53,14 +56,11 @@ const IRRELEVANT: [&str; 6] = [
 ];
 
 /// Reads rule documents.
-pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
-    let node = match super::source::document(text) {
-        Ok(node) => node,
-        Err(fault) => return super::unreadable(fault, faults),
-    };
+pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
+    let node = crate::source::document(text)?;
     let mut remarks = Vec::new();
     let (documents, default_set) = documents(&node, &mut remarks, faults);
-    let mut reader = Reader {
+    let mut reader = DocumentReader {
         faults,
         remarks,
         sets: Vec::new(),
@@ -69,14 +69,14 @@ pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
     for document in documents {
         reader.document(document, default_set);
     }
-    let Reader {
+    let DocumentReader {
         mut remarks, sets, ..
     } = reader;
     let sets = sets
         .into_iter()
         .map(|set| set.finish(&mut remarks))
         .collect();
-    Draft { remarks, sets }
+    Ok(Draft { remarks, sets })
 }
 
 /// Returns the documents, and the rule set of those that name none.
@@ -91,38 +91,36 @@ fn documents<'n>(
     let fields = Fields::read(node, "a rule", faults);
     match fields.get("rules") {
         Some(rules) => {
-            let names = ["ruleSetId", "id"].into_iter();
-            let mut names = names.filter_map(|name| fields.text(name, faults));
-            let name = names.next().unwrap_or("default");
+            let name = fields.first_text(&["ruleSetId", "id"], faults);
             let read = ["rules", "ruleSetId", "id", "name"];
             remarks.extend(fields.unread("a rule set", &read, &IRRELEVANT));
-            (items(rules, "`rules`", faults), name)
+            (items(rules, "`rules`", faults), name.unwrap_or("default"))
         }
         None => (std::slice::from_ref(node), "default"),
     }
 }
 
-struct Reader<'r> {
+struct DocumentReader<'r> {
     faults: &'r mut Faults,
     remarks: Vec<Remark>,
-    sets: Vec<OpenSet>,
-    ids: HashMap<String, Ids>,
+    sets: Vec<PendingSet>,
+    ids: HashMap<String, UniqueNames>,
 }
 
 /// A rule set whose access lists are not known yet. OpenFluxGate merges the copies in its
 /// documents: an address is allowed if every document allows it, denied if one does.
 #[derive(Debug, Default)]
-struct OpenSet {
+struct PendingSet {
     name: String,
-    rules: Vec<Rule>,
+    rules: Vec<RuleDraft>,
     /// The addresses that each document allows.
     allowed: Vec<Vec<String>>,
     denied: Vec<String>,
     line: usize,
 }
 
-impl OpenSet {
-    fn finish(self, remarks: &mut Vec<Remark>) -> Set {
+impl PendingSet {
+    fn finish(self, remarks: &mut Vec<Remark>) -> RuleSetDraft {
         let Self {
             name,
             mut rules,
@@ -143,46 +141,46 @@ impl OpenSet {
             remarks.push(Remark::lost(line, text));
         }
         for rule in &mut rules {
-            rule.matches.not_ip.extend(common.iter().cloned());
+            rule.conditions.not_ip.extend(common.iter().cloned());
         }
         if !denied.is_empty() {
-            let mut rule = Rule::denying("denied-ips".into());
-            rule.matches.ip = denied;
+            let mut rule = RuleDraft::denying("denied-ips".into());
+            rule.conditions.ip = denied;
             // A document may have this id, too.
             while rules.iter().any(|it| it.id == rule.id) {
                 rule.id.push_str("-list");
             }
             rules.insert(0, rule);
         }
-        Set {
+        RuleSetDraft {
             name,
             rules,
-            ..Set::default()
+            ..RuleSetDraft::default()
         }
     }
 }
 
-impl Reader<'_> {
+impl DocumentReader<'_> {
     fn document(&mut self, node: &Node, default_set: &str) {
         let fields = Fields::read(node, "a rule", self.faults);
         let line = node.position.line;
-        let set = ["ruleSetId", "ruleSetIdOrNull"].into_iter();
-        let mut set = set.filter_map(|name| fields.text(name, self.faults));
-        let set = set_name(set.next().unwrap_or(default_set));
+        let set = fields.first_text(&["ruleSetId", "ruleSetIdOrNull"], self.faults);
+        let set = set_name(set.unwrap_or(default_set));
         let Some(id) = fields.text("id", self.faults) else {
             self.faults.add(node.position, "a rule needs an `id`");
             return;
         };
-        let mut rule = Rule::new(String::new(), Algorithm::TokenBucket);
+        let mut rule = RuleDraft::new(String::new(), Algorithm::TokenBucket);
         rule.name = fields.text("name", self.faults).map(str::to_owned);
         rule.name.take_if(|name| *name == slug(id));
         rule.enabled = fields.boolean("enabled", true, self.faults);
         rule.key = self.key(&fields);
-        let policies = [("REJECT_REQUEST", None), ("WAIT_FOR_REFILL", Some(5_000))];
-        let policy = fields.get("onLimitExceedPolicy");
-        let policy =
-            policy.and_then(|it| it.one_of("`onLimitExceedPolicy`", &policies, self.faults));
-        rule.max_wait_ms = policy.flatten();
+        let policies = [
+            ("REJECT_REQUEST", None),
+            ("WAIT_FOR_REFILL", Some(Duration::from_secs(5))),
+        ];
+        let policy = fields.one_of("onLimitExceedPolicy", &policies, self.faults);
+        rule.max_wait = policy.flatten();
         let nested = fields.get("matcher");
         let nested = nested.map(|node| Fields::read(node, "`matcher`", self.faults));
         let read = match &nested {
@@ -195,7 +193,7 @@ impl Reader<'_> {
         };
         let unread = fields.unread("a rule", &read, &IRRELEVANT);
         rule.remarks.extend(unread);
-        let has_match = self.matches(nested.as_ref().unwrap_or(&fields), &mut rule, id);
+        let has_conditions = self.conditions(nested.as_ref().unwrap_or(&fields), &mut rule, id);
         self.attributes(&fields, &mut rule);
         for name in ["allowedKeys", "deniedKeys"] {
             if !fields.list(name, self.faults).is_empty() {
@@ -213,20 +211,22 @@ impl Reader<'_> {
         let denied = self.addresses(&fields, "deniedIps");
         let index = self.sets.iter().position(|it| it.name == set);
         let index = index.unwrap_or_else(|| {
-            self.sets.push(OpenSet {
+            self.sets.push(PendingSet {
                 name: set.clone(),
                 line,
-                ..OpenSet::default()
+                ..PendingSet::default()
             });
             self.sets.len() - 1
         });
         let ids = self.ids.entry(set).or_default();
-        let open = &mut self.sets[index];
-        open.allowed.push(allowed);
-        let denied = denied.into_iter().filter(|it| !open.denied.contains(it));
-        let denied: Vec<_> = denied.collect();
-        open.denied.extend(denied);
-        if !has_match {
+        let pending = &mut self.sets[index];
+        pending.allowed.push(allowed);
+        for address in denied {
+            if !pending.denied.contains(&address) {
+                pending.denied.push(address);
+            }
+        }
+        if !has_conditions {
             return;
         }
         let is_split = bands.len() > 1;
@@ -235,53 +235,46 @@ impl Reader<'_> {
             if number > 0 {
                 rule.remarks.clear();
             }
-            let more = if is_split { part.suffix() } else { "" };
-            rule.id = ids.unique(&format!("{id}{more}"));
+            let suffix = if is_split { part.id_suffix() } else { "" };
+            rule.id = ids.unique_id(&format!("{id}{suffix}"));
             rule.algorithm = part.algorithm;
             rule.bands = part.bands;
             rule.remarks.extend(part.remarks);
-            open.rules.push(rule);
+            pending.rules.push(rule);
         }
     }
 
-    fn key(&mut self, fields: &Fields<'_>) -> Vec<String> {
-        let scopes = [
-            ("GLOBAL", Some("")),
-            ("PER_IP", Some("ip")),
-            ("PER_USER", Some("user")),
-            ("PER_API_KEY", Some("api_key")),
-            ("CUSTOM", None),
-        ];
-        let scope = fields.get("scope");
-        let scope = scope.and_then(|scope| scope.one_of("`scope`", &scopes, self.faults));
+    fn key(&mut self, fields: &Fields<'_>) -> Vec<KeyPart> {
+        let scopes = ["GLOBAL", "PER_IP", "PER_USER", "PER_API_KEY", "CUSTOM"];
+        let scope = fields.one_of("scope", &scopes.map(|name| (name, name)), self.faults);
         match scope {
-            // The default of its rules.
-            None => vec!["api_key".into()],
-            Some(Some("")) => Vec::new(),
-            Some(Some(part)) => vec![part.to_owned()],
-            Some(None) => {
-                let strategy = fields
-                    .text("keyStrategyId", self.faults)
-                    .unwrap_or_default();
+            Some("GLOBAL") => Vec::new(),
+            Some("PER_IP") => vec![KeyPart::Ip],
+            Some("PER_USER") => vec![KeyPart::User],
+            Some("CUSTOM") => {
+                let strategy = fields.text("keyStrategyId", self.faults);
+                let strategy = strategy.unwrap_or_default();
                 if strategy.is_empty() {
                     let text = "`scope: CUSTOM` needs a `keyStrategyId`";
                     self.faults.add(fields.position, text);
                 }
-                vec![format!("attr:{strategy}")]
+                vec![KeyPart::Attribute(strategy.into())]
             }
+            // Its default, too.
+            _ => vec![KeyPart::ApiKey],
         }
     }
 
     /// Reads the conditions. Returns whether a rule can have them.
-    fn matches(&mut self, fields: &Fields<'_>, rule: &mut Rule, id: &str) -> bool {
-        let mut matches = Match::default();
+    fn conditions(&mut self, fields: &Fields<'_>, rule: &mut RuleDraft, id: &str) -> bool {
+        let mut conditions = Conditions::default();
         let methods = fields.texts("methods", self.faults).into_iter();
-        matches.methods = methods
+        conditions.methods = methods
             .map(|(method, _)| method.to_ascii_uppercase())
             .collect();
         for (pattern, line) in fields.texts("pathPatterns", self.faults) {
             match path_patterns::ant(pattern) {
-                Some(pattern) => matches.path.push(pattern),
+                Some(pattern) => conditions.path.push(pattern),
                 None => {
                     let text = format!("the path pattern `{pattern}` of rule `{id}`");
                     self.remarks.push(Remark::lost(line, text));
@@ -289,12 +282,12 @@ impl Reader<'_> {
             }
         }
         let has_paths = !fields.list("pathPatterns", self.faults).is_empty();
-        if has_paths && matches.path.is_empty() {
+        if has_paths && conditions.path.is_empty() {
             return false;
         }
         for (pattern, line) in fields.texts("excludePathPatterns", self.faults) {
             match path_patterns::ant(pattern) {
-                Some(pattern) => matches.not_path.push(pattern),
+                Some(pattern) => conditions.not_path.push(pattern),
                 None => {
                     let text = format!("the exclusion of `{pattern}`");
                     rule.remarks.push(Remark::lost(line, text));
@@ -305,8 +298,7 @@ impl Reader<'_> {
             for (name, key, value) in node.map("`headerEquals`", self.faults) {
                 values::header_name(name, key.position, self.faults);
                 if let Some(value) = value.text("a header's value", self.faults) {
-                    let test = Test::Is(vec![value.to_owned()]);
-                    matches.headers.push((name.to_owned(), test));
+                    conditions.headers.push((name.to_owned(), value.into()));
                 }
             }
         }
@@ -315,16 +307,18 @@ impl Reader<'_> {
                 continue;
             };
             values::header_name(name, node.position, self.faults);
-            let has_value = |(known, _): &(String, Test)| known.eq_ignore_ascii_case(name);
-            if !matches.headers.iter().any(has_value) {
-                matches.headers.push((name.to_owned(), Test::Present(true)));
+            let has_value = |(known, _): &(String, ValueMatch)| known.eq_ignore_ascii_case(name);
+            if !conditions.headers.iter().any(has_value) {
+                conditions
+                    .headers
+                    .push((name.to_owned(), ValueMatch::present()));
             }
         }
-        rule.matches = matches;
+        rule.conditions = conditions;
         true
     }
 
-    fn attributes(&mut self, fields: &Fields<'_>, rule: &mut Rule) {
+    fn attributes(&mut self, fields: &Fields<'_>, rule: &mut RuleDraft) {
         let Some(node) = fields.get("attributes") else {
             return;
         };
@@ -339,7 +333,7 @@ impl Reader<'_> {
         }
     }
 
-    fn bands(&mut self, fields: &Fields<'_>, node: &Node) -> Vec<bands::Part> {
+    fn bands(&mut self, fields: &Fields<'_>, node: &Node) -> Vec<AlgorithmBands> {
         let nodes = fields.list("bands", self.faults);
         if nodes.is_empty() {
             self.faults.add(node.position, "a rule needs `bands`");

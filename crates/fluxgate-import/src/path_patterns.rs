@@ -1,23 +1,27 @@
 //! Path patterns from the prefixes and regular expressions of other programs.
 
 use fluxgate_core::internals::Pattern;
+use regex_syntax::ast::parse::ParserBuilder;
+use regex_syntax::ast::{AssertionKind, Ast, ClassSet, ClassSetItem, Repetition, RepetitionKind};
 
 /// The most patterns that one expression becomes.
 const MAX_PATTERNS: usize = 64;
-const MAX_DEPTH: usize = 16;
+/// The deepest nesting of an expression.
+const MAX_DEPTH: u32 = 32;
+/// The most tokens of one sequence.
 const MAX_TOKENS: usize = 1_000;
 
 /// The patterns of a regular expression.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Patterns {
-    pub(super) patterns: Vec<String>,
+pub(crate) struct Patterns {
+    pub(crate) patterns: Vec<String>,
     /// Whether they match exactly the same paths.
-    pub(super) is_exact: bool,
+    pub(crate) is_exact: bool,
 }
 
 /// Returns the pattern of all paths that begin with a text. A pattern cannot express a
 /// literal `*`, `?`, `{` or `}`.
-pub(super) fn prefix(text: &str) -> Option<String> {
+pub(crate) fn prefix(text: &str) -> Option<String> {
     match text {
         "/" => Some("/**".into()),
         _ => literal(text).map(|text| format!("{text}*/**")),
@@ -25,66 +29,60 @@ pub(super) fn prefix(text: &str) -> Option<String> {
 }
 
 /// Returns the pattern of one path.
-pub(super) fn literal(text: &str) -> Option<String> {
+pub(crate) fn literal(text: &str) -> Option<String> {
     let is_literal = text.starts_with('/') && !text.contains(['*', '?', '{', '}']);
     is_literal.then(|| text.to_owned())
 }
 
-/// Returns the pattern of an Ant-style one. Variables such as `{id}` have a counterpart, those
-/// with an expression, such as `{id:[0-9]+}`, have none.
-pub(super) fn ant(text: &str) -> Option<String> {
-    let text = match text {
-        "**" => "/**",
-        text => text,
-    };
+/// Returns the pattern of an Ant-style one. A variable such as `{id}` has a counterpart, one with
+/// an expression, such as `{id:[0-9]+}`, has none.
+pub(crate) fn ant(text: &str) -> Option<String> {
+    let text = if text == "**" { "/**" } else { text };
     Pattern::parse(text).is_ok().then(|| text.to_owned())
 }
 
-/// Returns the patterns of a regular expression, if it uses only what patterns can express. An
-/// expression that is not anchored matches a part of the path.
-pub(super) fn regex(text: &str, is_anchored: (bool, bool)) -> Option<Patterns> {
-    let mut parser = Parser {
-        chars: text.chars().peekable(),
-        is_exact: true,
-    };
-    let sequences = parser.alternatives(0)?;
-    // What is left is a bracket that was not opened.
-    if parser.chars.next().is_some() {
-        return None;
-    }
+/// The parts of a path that an expression must match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anchors {
+    /// The whole path.
+    Both,
+    /// The beginning of the path.
+    Start,
+    /// Any part of the path.
+    None,
+}
+
+/// Returns the patterns of a regular expression, if it uses only what patterns can express.
+pub(crate) fn regex(text: &str, anchors: Anchors) -> Option<Patterns> {
+    let mut parser = ParserBuilder::new().nest_limit(MAX_DEPTH).build();
+    let mut converter = Converter { is_exact: true };
     let mut patterns = Vec::new();
-    for mut tokens in sequences {
+    for mut tokens in converter.convert(&parser.parse(text).ok()?)? {
         // An anchor belongs to its alternative: `^/a|/b` finds `/b` anywhere.
-        match tokens.first() {
-            Some(Token::Start) => {
-                tokens.remove(0);
-            }
-            _ if is_anchored.0 => {}
-            _ => tokens.insert(0, Token::Any),
+        if tokens.first() == Some(&Token::Start) {
+            tokens.remove(0);
+        } else if anchors == Anchors::None {
+            tokens.insert(0, Token::Any);
         }
-        match tokens.last() {
-            Some(Token::End) => {
-                tokens.pop();
-            }
-            _ if is_anchored.1 => {}
-            _ => tokens.push(Token::Any),
+        if tokens.last() == Some(&Token::End) {
+            tokens.pop();
+        } else if anchors != Anchors::Both {
+            tokens.push(Token::Any);
         }
-        patterns.extend(globs(&merged(tokens))?);
+        for glob in globs(&merged(tokens))? {
+            if !patterns.contains(&glob) {
+                patterns.push(glob);
+            }
+        }
         if patterns.len() > MAX_PATTERNS {
             return None;
         }
     }
-    let mut unique = Vec::new();
-    for pattern in patterns {
-        if !unique.contains(&pattern) {
-            unique.push(pattern);
-        }
-    }
     let is_valid = |pattern: &String| Pattern::parse(pattern).is_ok();
-    let is_usable = !unique.is_empty() && unique.iter().all(is_valid);
+    let is_usable = !patterns.is_empty() && patterns.iter().all(is_valid);
     is_usable.then_some(Patterns {
-        patterns: unique,
-        is_exact: parser.is_exact,
+        patterns,
+        is_exact: converter.is_exact,
     })
 }
 
@@ -103,160 +101,112 @@ enum Token {
     End,
 }
 
-struct Parser<'a> {
-    chars: std::iter::Peekable<std::str::Chars<'a>>,
+/// The alternatives of an expression.
+type Sequences = Vec<Vec<Token>>;
+
+/// Converts the syntax tree of an expression into sequences of tokens.
+struct Converter {
+    /// Whether the sequences match exactly what the expression matches.
     is_exact: bool,
 }
 
-type Sequences = Vec<Vec<Token>>;
-
-impl Parser<'_> {
-    /// Parses alternatives up to a closing bracket or the end.
-    fn alternatives(&mut self, depth: usize) -> Option<Sequences> {
-        if depth > MAX_DEPTH {
-            return None;
-        }
-        let mut all = Vec::new();
-        let mut current: Sequences = vec![Vec::new()];
-        while let Some(char) = self.chars.peek().copied() {
-            if char == ')' {
-                break;
-            }
-            self.chars.next();
-            if char == '|' {
-                all.append(&mut current);
-                current.push(Vec::new());
-                continue;
-            }
-            let choices = self.item(char, depth)?;
-            current = product(&current, &choices)?;
-        }
-        all.append(&mut current);
-        (all.len() <= MAX_PATTERNS).then_some(all)
-    }
-
-    /// Parses an item and its quantifier.
-    fn item(&mut self, char: char, depth: usize) -> Option<Sequences> {
-        let token = match char {
-            '(' => return self.group(depth),
-            '.' => return self.any(),
-            '[' => return self.class(),
-            '\\' => match self.chars.next()? {
-                'd' | 'w' => return self.repeated(Token::One),
-                char if char.is_ascii_alphanumeric() => return None,
-                char => Token::Char(char),
-            },
-            '^' => Token::Start,
-            '$' => Token::End,
-            '*' | '+' | '?' | '{' | '}' | ']' => return None,
-            char => Token::Char(char),
-        };
-        match self.chars.peek() {
-            Some('?') => {
-                self.chars.next();
-                Some(vec![vec![token], Vec::new()])
-            }
-            Some('*' | '+' | '{') => None,
-            _ => Some(vec![vec![token]]),
-        }
-    }
-
-    /// Parses a group after its opening bracket.
-    fn group(&mut self, depth: usize) -> Option<Sequences> {
-        if self.chars.next_if_eq(&'?').is_some() {
-            match self.chars.next()? {
-                ':' => {}
-                '<' => self.group_name()?,
-                'P' if self.chars.next()? == '<' => self.group_name()?,
-                // Other groups look ahead or set options.
-                _ => return None,
-            }
-        }
-        let mut sequences = self.alternatives(depth + 1)?;
-        (self.chars.next()? == ')').then_some(())?;
-        match self.chars.peek() {
-            Some('?') => {
-                self.chars.next();
-                sequences.push(Vec::new());
-                Some(sequences)
-            }
-            Some('*' | '+' | '{') => None,
-            _ => Some(sequences),
-        }
-    }
-
-    /// Parses the name of a group and the bracket after it. A group that looks behind has none.
-    fn group_name(&mut self) -> Option<()> {
-        let mut length = 0;
-        loop {
-            match self.chars.next()? {
-                '>' => return (length > 0).then_some(()),
-                char if char.is_ascii_alphanumeric() || char == '_' => length += 1,
-                _ => return None,
-            }
-        }
-    }
-
-    /// Parses what follows a dot.
-    fn any(&mut self) -> Option<Sequences> {
-        let token = match self.chars.peek() {
-            Some(quantifier @ ('*' | '+')) => {
-                // The pattern also matches no character at all.
-                self.is_exact &= *quantifier == '*';
-                self.chars.next();
-                // It may be lazy, which makes no difference to what matches.
-                self.chars.next_if_eq(&'?');
-                Token::Any
-            }
-            Some('?' | '{') => return None,
-            _ => {
+impl Converter {
+    /// Returns the sequences, or `None` if no patterns can express the tree.
+    fn convert(&mut self, ast: &Ast) -> Option<Sequences> {
+        let token = match ast {
+            Ast::Empty(_) => return Some(vec![Vec::new()]),
+            Ast::Literal(literal) => Token::Char(literal.c),
+            Ast::Dot(_) => {
                 self.is_exact = false;
                 Token::One
             }
+            Ast::Assertion(assertion) => match assertion.kind {
+                AssertionKind::StartLine => Token::Start,
+                AssertionKind::EndLine => Token::End,
+                _ => return None,
+            },
+            Ast::ClassPerl(class) if !class.negated => {
+                self.is_exact = false;
+                Token::One
+            }
+            Ast::ClassBracketed(class) => {
+                let ClassSet::Item(item) = &class.kind else {
+                    return None;
+                };
+                // One that matches a slash cannot become a `?`.
+                if contains_slash(item)? != class.negated {
+                    return None;
+                }
+                self.is_exact &= class.negated && is_slash(item);
+                Token::One
+            }
+            Ast::Repetition(repetition) => return self.convert_repetition(repetition),
+            Ast::Group(group) if group.flags().is_none_or(|flags| flags.items.is_empty()) => {
+                return self.convert(&group.ast);
+            }
+            Ast::Alternation(alternation) => {
+                let mut all = Vec::new();
+                for ast in &alternation.asts {
+                    all.append(&mut self.convert(ast)?);
+                }
+                return (all.len() <= MAX_PATTERNS).then_some(all);
+            }
+            Ast::Concat(concat) => {
+                let mut all = vec![Vec::new()];
+                for ast in &concat.asts {
+                    all = product(&all, &self.convert(ast)?)?;
+                }
+                return Some(all);
+            }
+            _ => return None,
         };
         Some(vec![vec![token]])
     }
 
-    /// Parses a class of characters after its opening bracket.
-    fn class(&mut self) -> Option<Sequences> {
-        let mut inside = String::new();
-        loop {
-            match self.chars.next()? {
-                ']' if !inside.is_empty() => break,
-                '\\' => inside.push(self.chars.next()?),
-                char => inside.push(char),
+    fn convert_repetition(&mut self, repetition: &Repetition) -> Option<Sequences> {
+        let kind = &repetition.op.kind;
+        if *kind == RepetitionKind::ZeroOrOne {
+            let mut sequences = self.convert(&repetition.ast)?;
+            sequences.push(Vec::new());
+            return Some(sequences);
+        }
+        let tokens = match (&*repetition.ast, kind) {
+            (Ast::Dot(_), RepetitionKind::ZeroOrMore) => vec![Token::Any],
+            (Ast::Dot(_), RepetitionKind::OneOrMore) => {
+                // The pattern also matches no character at all.
+                self.is_exact = false;
+                vec![Token::Any]
             }
-        }
-        let is_segment = inside == "^/";
-        // A class of other characters must not match a slash.
-        if !is_segment && (inside.starts_with('^') || inside.contains('/')) {
-            return None;
-        }
-        if is_segment {
-            let was_exact = self.is_exact;
-            let sequences = self.repeated(Token::One);
-            self.is_exact = was_exact;
-            return sequences;
-        }
-        self.repeated(Token::One)
+            (class @ (Ast::ClassPerl(_) | Ast::ClassBracketed(_)), kind) => {
+                self.convert(class)?;
+                match kind {
+                    RepetitionKind::ZeroOrMore => vec![Token::Star],
+                    RepetitionKind::OneOrMore => vec![Token::One, Token::Star],
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        Some(vec![tokens])
     }
+}
 
-    /// Parses the quantifier of something that matches one character of a segment.
-    fn repeated(&mut self, token: Token) -> Option<Sequences> {
-        self.is_exact = false;
-        match self.chars.peek() {
-            Some('*') => {
-                self.chars.next();
-                Some(vec![vec![Token::Star]])
-            }
-            Some('+') => {
-                self.chars.next();
-                Some(vec![vec![token, Token::Star]])
-            }
-            Some('?' | '{') => None,
-            _ => Some(vec![vec![token]]),
+/// Returns whether a class contains a slash, or `None` if it is of a rare kind.
+fn contains_slash(item: &ClassSetItem) -> Option<bool> {
+    Some(match item {
+        ClassSetItem::Literal(literal) => literal.c == '/',
+        ClassSetItem::Range(range) => (range.start.c..=range.end.c).contains(&'/'),
+        ClassSetItem::Perl(class) => class.negated,
+        ClassSetItem::Union(union) => {
+            let mut items = union.items.iter().map(contains_slash);
+            items.try_fold(false, |any, contains| Some(any | contains?))?
         }
-    }
+        _ => return None,
+    })
+}
+
+fn is_slash(item: &ClassSetItem) -> bool {
+    matches!(item, ClassSetItem::Literal(literal) if literal.c == '/')
 }
 
 /// Returns each of the first sequences followed by each of the second.
@@ -400,7 +350,7 @@ mod tests {
             ("/a.*/b", "/a*/**/b"),
             ("^/a$|^/b$", "/a /b"),
         ] {
-            let found = regex(text, (true, true)).unwrap();
+            let found = regex(text, Anchors::Both).unwrap();
             assert_eq!(found.patterns.join(" "), expected, "{text}");
             assert!(found.is_exact, "{text}");
         }
@@ -419,7 +369,7 @@ mod tests {
             ("(^/a|/b)$", "/a /**/b"),
             ("/a\\$", "/**/a$*/**"),
         ] {
-            let found = regex(text, (false, false)).unwrap();
+            let found = regex(text, Anchors::None).unwrap();
             assert_eq!(found.patterns.join(" "), expected, "{text}");
         }
     }
@@ -430,9 +380,11 @@ mod tests {
             ("/v\\d+/x", "/v?*/x"),
             ("/index.html", "/index?html"),
             ("/[a-z]*", "/*"),
+            ("/[a-z]?", "/? /"),
+            ("/[^/.]+", "/?*"),
             ("/api/.+", "/api/*/**"),
         ] {
-            let found = regex(text, (true, true)).unwrap();
+            let found = regex(text, Anchors::Both).unwrap();
             assert_eq!(
                 (found.patterns.join(" ").as_str(), found.is_exact),
                 (expected, false)
@@ -458,6 +410,8 @@ mod tests {
             "/(a",
             "/a)",
             "/[^a]+",
+            "/[!-~]+",
+            "/\\D+",
             "/(a)+",
             "/a^b",
             "/a$b",
@@ -468,7 +422,7 @@ mod tests {
             &deep,
             &format!("/{wide}"),
         ] {
-            assert_eq!(regex(text, (true, true)), None, "{text}");
+            assert_eq!(regex(text, Anchors::Both), None, "{text}");
         }
     }
 }

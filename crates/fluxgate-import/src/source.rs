@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use fluxgate_core::internals::yaml::{Fault, Node, Value};
 
 /// Parses a text with one document.
-pub(super) fn document(text: &str) -> Result<Node, Fault> {
+pub(crate) fn document(text: &str) -> Result<Node, Fault> {
     let mut node = Node::parse(text)?;
     resolve_merge_keys(&mut node)?;
     Ok(node)
 }
 
 /// Parses a text with any number of documents.
-pub(super) fn documents(text: &str) -> Result<Vec<Node>, Fault> {
+pub(crate) fn documents(text: &str) -> Result<Vec<Node>, Fault> {
     let mut nodes = Node::parse_all(text)?;
     nodes.iter_mut().try_for_each(resolve_merge_keys)?;
     Ok(nodes)

@@ -1,15 +1,18 @@
 //! Bandwidths.
 
+use std::time::Duration;
+
+use fluxgate_core::Algorithm;
 use fluxgate_core::internals::yaml::Faults;
 
-use crate::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, largest_capacity};
-use crate::fields::{Fields, whole};
+use crate::draft::{BandDraft, MAX_UNITS, MAX_WINDOW, Remark, largest_capacity};
+use crate::fields::{Fields, whole_number};
 use crate::names::band_id;
 
 /// A bandwidth.
 #[derive(Debug)]
 pub(super) struct Bandwidth {
-    pub(super) band: Band,
+    pub(super) band: BandDraft,
     /// Whether all units return at once.
     pub(super) is_window: bool,
     line: usize,
@@ -48,7 +51,7 @@ impl Bandwidth {
         remarks.extend(fields.unread("a bandwidth", &READ, &[]));
         let number = |name: &str, shown: &str, faults: &mut Faults| {
             let node = fields.get(name)?;
-            let number = whole(node, &format!("`{shown}`"), (1, u64::MAX), faults);
+            let number = whole_number(node, &format!("`{shown}`"), 1..=u64::MAX, faults);
             Some((number, node.position.line))
         };
         let capacity = number("capacity", "capacity", faults);
@@ -58,8 +61,7 @@ impl Bandwidth {
         let unit = fields.get("unit").map(|unit| {
             let given = unit.as_text().unwrap_or_default();
             let given = given.to_ascii_lowercase().replace('-', "_");
-            let found = UNITS.iter().find(|(name, _)| *name == given);
-            match found {
+            match UNITS.iter().find(|(name, _)| *name == given) {
                 Some((_, length)) => Some(*length),
                 None => unit.one_of("`unit`", &UNITS, faults),
             }
@@ -69,7 +71,8 @@ impl Bandwidth {
             faults.add(fields.position, text);
             return None;
         };
-        let (capacity, window) = (capacity?, time?.saturating_mul(unit?));
+        let (capacity, millis) = (capacity?, time?.saturating_mul(unit?));
+        let window = Duration::from_millis(millis);
         let refill = refill.and_then(|(refill, _)| refill).unwrap_or(capacity);
         if let Some((Some(initial), line)) = initial
             && initial < capacity
@@ -77,20 +80,19 @@ impl Bandwidth {
             let text = format!("`initial-capacity: {initial}`: buckets start full");
             remarks.push(Remark::lost(line, text));
         }
-        if window > MAX_WINDOW_MS {
+        if window > MAX_WINDOW {
             let text = "a bandwidth whose time is longer than 366 days";
             remarks.push(Remark::lost(line, text));
             return None;
         }
-        let most = largest_capacity(refill.min(MAX_UNITS), window);
+        let allowed_refill = refill.min(MAX_UNITS);
+        let most = largest_capacity(allowed_refill, window);
         if capacity > most || refill > MAX_UNITS {
             let text = format!("a capacity of {capacity} is reduced to {most}, the maximum");
             remarks.push(Remark::changed(line, text));
         }
-        let mut band = Band::new(capacity.min(most), window);
-        if refill.min(MAX_UNITS) != band.capacity {
-            band.refill = Some((refill.min(MAX_UNITS), window));
-        }
+        let mut band = BandDraft::new(capacity.min(most), window);
+        band.refill = (allowed_refill != band.capacity).then_some(allowed_refill);
         band.id = fields.text("id", faults).and_then(band_id);
         let is_interval = is_interval(fields, faults);
         if is_interval && band.refill.is_some() {
@@ -104,7 +106,7 @@ impl Bandwidth {
         })
     }
 
-    /// Returns what an interval refill becomes.
+    /// Returns a remark on how an interval refill changes, if this is one.
     pub(super) fn remark(&self, algorithm: Algorithm) -> Option<Remark> {
         let text = match algorithm {
             _ if !self.is_window => return None,
@@ -125,10 +127,12 @@ fn is_interval(fields: &Fields<'_>, faults: &mut Faults) -> bool {
         ("GREEDY", false),
         ("INTERVAL", true),
     ];
-    let speed = fields.get("refillspeed");
-    let speed = speed.and_then(|speed| speed.one_of("`refill-speed`", &speeds, faults));
-    // The older way to say it.
+    if let Some(speed) = fields.get("refillspeed")
+        && let Some(is_interval) = speed.one_of("`refill-speed`", &speeds, faults)
+    {
+        return is_interval;
+    }
+    // The older setting.
     let interval = fields.get("fixedrefillinterval");
-    let has_interval = interval.is_some_and(|node| node.as_text() != Some("0"));
-    speed.unwrap_or(has_interval)
+    interval.is_some_and(|node| node.as_text() != Some("0"))
 }

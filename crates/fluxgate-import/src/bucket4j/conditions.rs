@@ -1,11 +1,13 @@
 //! Conditions that are added to those that a rule already has.
 
-use super::expressions::Condition;
-use crate::draft::{Match, Test};
+use fluxgate_core::ValueMatch;
 
-/// What becomes of a condition.
+use super::expressions::Condition;
+use crate::draft::Conditions;
+
+/// The result of adding a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Added {
+pub(super) enum AddOutcome {
     /// The rule has both.
     Both,
     /// A condition on another path takes precedence: a rule needs only one of its paths.
@@ -16,30 +18,32 @@ pub(super) enum Added {
 
 impl Condition {
     /// Adds the condition to those of a rule, if a rule can have both.
-    pub(super) fn add_to(self, matches: &mut Match) -> Added {
+    pub(super) fn add_to(self, conditions: &mut Conditions) -> AddOutcome {
         match self {
-            Self::Methods(methods) if matches.methods.is_empty() => matches.methods = methods,
-            Self::Path(pattern) => return add_path(pattern, &mut matches.path),
-            Self::NotPath(pattern) => matches.not_path.push(pattern),
-            Self::Header(name, test) if !has(&matches.headers, &name) => {
-                matches.headers.push((name, test));
+            Self::Methods(methods) if conditions.methods.is_empty() => {
+                conditions.methods = methods;
             }
-            _ => return Added::Conflict,
+            Self::Path(pattern) => return add_path(pattern, &mut conditions.path),
+            Self::NotPath(pattern) => conditions.not_path.push(pattern),
+            Self::Header(name, value) if !has(&conditions.headers, &name) => {
+                conditions.headers.push((name, value));
+            }
+            _ => return AddOutcome::Conflict,
         }
-        Added::Both
+        AddOutcome::Both
     }
 }
 
 /// Narrows the paths down to those that the pattern matches too.
-fn add_path(pattern: String, paths: &mut Vec<String>) -> Added {
+fn add_path(pattern: String, paths: &mut Vec<String>) -> AddOutcome {
     if paths.iter().all(|path| covers(&pattern, path)) && !paths.is_empty() {
-        return Added::Both;
+        return AddOutcome::Both;
     }
     if paths.is_empty() || paths.iter().any(|path| covers(path, &pattern)) {
         *paths = vec![pattern];
-        return Added::Both;
+        return AddOutcome::Both;
     }
-    Added::OtherPath
+    AddOutcome::OtherPath
 }
 
 /// Returns whether a pattern certainly matches every path that the other matches.
@@ -66,7 +70,7 @@ fn covers(outer: &str, inner: &str) -> bool {
     below.is_some_and(|it| it.starts_with('/') || (it.is_empty() && wildcard.is_none()))
 }
 
-fn has(headers: &[(String, Test)], name: &str) -> bool {
+fn has(headers: &[(String, ValueMatch)], name: &str) -> bool {
     headers
         .iter()
         .any(|(known, _)| known.eq_ignore_ascii_case(name))
@@ -108,20 +112,30 @@ mod tests {
     #[test]
     fn paths_are_narrowed_down() {
         for (paths, pattern, expected, added) in [
-            ("", "/a/**", "/a/**", Added::Both),
-            ("/api/*/**", "/api/users/**", "/api/users/**", Added::Both),
-            ("/api/users/x", "/api/users/**", "/api/users/x", Added::Both),
-            ("/a*/** /b", "/b", "/b", Added::Both),
-            ("/a /b", "/a/**", "/a /b", Added::OtherPath),
-            ("/a", "/b", "/a", Added::OtherPath),
+            ("", "/a/**", "/a/**", AddOutcome::Both),
+            (
+                "/api/*/**",
+                "/api/users/**",
+                "/api/users/**",
+                AddOutcome::Both,
+            ),
+            (
+                "/api/users/x",
+                "/api/users/**",
+                "/api/users/x",
+                AddOutcome::Both,
+            ),
+            ("/a*/** /b", "/b", "/b", AddOutcome::Both),
+            ("/a /b", "/a/**", "/a /b", AddOutcome::OtherPath),
+            ("/a", "/b", "/a", AddOutcome::OtherPath),
         ] {
-            let mut matches = Match {
+            let mut conditions = Conditions {
                 path: paths.split_whitespace().map(str::to_owned).collect(),
-                ..Match::default()
+                ..Conditions::default()
             };
-            let found = Condition::Path(pattern.into()).add_to(&mut matches);
+            let found = Condition::Path(pattern.into()).add_to(&mut conditions);
             assert_eq!(
-                (matches.path.join(" ").as_str(), found),
+                (conditions.path.join(" ").as_str(), found),
                 (expected, added),
                 "{paths} and {pattern}"
             );

@@ -1,13 +1,14 @@
 //! The expressions in the Spring Expression Language that rules can express.
 
-use crate::draft::Test;
+use fluxgate_core::{KeyPart, OnMissingKey, ValueMatch};
+
 use crate::path_patterns;
 
 /// The key of a rate limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    pub(super) parts: Vec<String>,
-    pub(super) on_missing_key: &'static str,
+    pub(super) parts: Vec<KeyPart>,
+    pub(super) on_missing_key: OnMissingKey,
     /// The term that is taken for the user.
     pub(super) user: Option<String>,
 }
@@ -18,7 +19,7 @@ pub(super) enum Condition {
     Methods(Vec<String>),
     Path(String),
     NotPath(String),
-    Header(String, Test),
+    Header(String, ValueMatch),
 }
 
 /// Converts a key expression. Returns `None` if a rule cannot count by it.
@@ -29,20 +30,20 @@ pub(super) fn key(text: &str) -> Option<Key> {
     };
     let mut key = Key {
         parts: Vec::new(),
-        on_missing_key: "anonymous",
+        on_missing_key: OnMissingKey::Anonymous,
         user: None,
     };
     for term in text.split('+').map(str::trim) {
         let part = match term {
-            "getRemoteAddr()" | "getRemoteAddress()" | "getRemoteHost()" => "ip".to_owned(),
-            "getRequestURI()" | "getServletPath()" | "getURI().getPath()" => "path".to_owned(),
-            "getMethod()" => "method".to_owned(),
+            "getRemoteAddr()" | "getRemoteAddress()" | "getRemoteHost()" => KeyPart::Ip,
+            "getRequestURI()" | "getServletPath()" | "getURI().getPath()" => KeyPart::Path,
+            "getMethod()" => KeyPart::Method,
             _ if is_user(term) => {
                 key.user = Some(term.to_owned());
-                "user".to_owned()
+                KeyPart::User
             }
             _ if is_constant(term) => continue,
-            _ => format!("header:{}", header(term)?),
+            _ => KeyPart::Header(header(term)?.into()),
         };
         if !key.parts.contains(&part) {
             key.parts.push(part);
@@ -50,10 +51,10 @@ pub(super) fn key(text: &str) -> Option<Key> {
     }
     let is_address = |text: &str| matches!(text, "getRemoteAddr()" | "getRemoteAddress()");
     key.on_missing_key = match (fallback, key.parts.as_slice()) {
-        (Some(fallback), [_]) if is_address(fallback) => "ip",
+        (Some(fallback), [_]) if is_address(fallback) => OnMissingKey::Ip,
         (Some(_), _) => return None,
-        (None, [] | [_]) if key.parts.iter().all(|part| part == "ip") => "ip",
-        (None, _) => "anonymous",
+        (None, [] | [KeyPart::Ip]) => OnMissingKey::Ip,
+        (None, _) => OnMissingKey::Anonymous,
     };
     Some(key)
 }
@@ -77,12 +78,13 @@ pub(super) fn condition(text: &str, negate: bool) -> Option<Condition> {
         });
     }
     let name = header(left)?;
-    let test = match (right, is_equal) {
-        ("null", _) => Test::Present(!is_equal),
-        (value, true) => Test::Is(vec![quoted(value)?]),
-        (value, false) => Test::Not(vec![quoted(value)?]),
+    let value = match (right, is_equal) {
+        ("null", true) => ValueMatch::absent(),
+        ("null", false) => ValueMatch::present(),
+        (value, true) => ValueMatch::from(quoted(value)?),
+        (value, false) => ValueMatch::not([quoted(value)?]),
     };
-    Some(Condition::Header(name, test))
+    Some(Condition::Header(name, value))
 }
 
 /// Converts a predicate. Returns `None` if a rule cannot have it as a condition.
@@ -97,32 +99,34 @@ pub(super) fn predicate(name: &str, argument: &str) -> Option<Condition> {
             (!methods.is_empty()).then_some(Condition::Methods(methods))
         }
         "PATH" if !argument.contains(',') => path_patterns::ant(argument).map(Condition::Path),
-        "HEADER" if is_header_name(argument) => {
-            Some(Condition::Header(argument.to_owned(), Test::Present(true)))
-        }
+        "HEADER" if is_header_name(argument) => Some(Condition::Header(
+            argument.to_owned(),
+            ValueMatch::present(),
+        )),
         _ => None,
     }
 }
 
-/// Splits a comparison.
+/// Splits a single comparison into its left side, `==` or `!=`, and its right side.
 fn comparison(text: &str) -> Option<(&str, &'static str, &str)> {
     let operators = [(" eq ", "=="), (" ne ", "!="), ("==", "=="), ("!=", "!=")];
-    let has_more = [" and ", " or ", "&&", "||", "!("]
-        .iter()
-        .any(|it| text.contains(it));
-    let found = operators.into_iter().find_map(|(written, operator)| {
+    let connectives = [" and ", " or ", "&&", "||", "!("];
+    if connectives.iter().any(|it| text.contains(it)) {
+        return None;
+    }
+    operators.into_iter().find_map(|(written, operator)| {
         let (left, right) = text.split_once(written)?;
         Some((left.trim(), operator, right.trim()))
-    });
-    found.filter(|_| !has_more)
+    })
 }
 
 /// Returns the name of the header that a call reads.
 fn header(term: &str) -> Option<String> {
-    let calls = ["getHeader(", "getHeaders().getFirst("].into_iter();
-    let mut insides = calls.filter_map(|call| term.strip_prefix(call)?.strip_suffix(')'));
-    let name = quoted(insides.next()?.trim())?;
-    is_header_name(&name).then_some(name)
+    let calls = ["getHeader(", "getHeaders().getFirst("];
+    let argument = calls
+        .into_iter()
+        .find_map(|call| term.strip_prefix(call)?.strip_suffix(')'))?;
+    quoted(argument.trim()).filter(|name| is_header_name(name))
 }
 
 fn is_header_name(name: &str) -> bool {
@@ -138,21 +142,13 @@ fn is_user(term: &str) -> bool {
         "getUserPrincipal()?.getName()",
         "getUserPrincipal()?.name",
     ];
-    let is_call = |text: &str| {
-        let mut words = text.split('.');
-        let (bean, method) = (
-            words.next(),
-            words.next().and_then(|it| it.strip_suffix("()")),
-        );
-        let is_word = |word: Option<&str>| {
-            word.is_some_and(|it| {
-                !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric())
-            })
-        };
-        let says_user = method.is_some_and(|it| it.to_ascii_lowercase().contains("user"));
-        is_word(bean) && is_word(method) && says_user && words.next().is_none()
+    let is_word =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let call = || term.strip_prefix('@')?.strip_suffix("()")?.split_once('.');
+    let is_user_call = |(bean, method): (&str, &str)| {
+        is_word(bean) && is_word(method) && method.to_ascii_lowercase().contains("user")
     };
-    principal.contains(&term) || term.strip_prefix('@').is_some_and(is_call)
+    principal.contains(&term) || call().is_some_and(is_user_call)
 }
 
 /// Returns whether a term is the same for all requests.
@@ -163,11 +159,10 @@ fn is_constant(term: &str) -> bool {
 
 /// Returns the text between single or double quotes.
 fn quoted(term: &str) -> Option<String> {
-    let inside = ['\'', '"'].into_iter().find_map(|quote| {
+    ['\'', '"'].into_iter().find_map(|quote| {
         let inside = term.strip_prefix(quote)?.strip_suffix(quote)?;
-        (!inside.contains(quote)).then_some(inside)
-    });
-    inside.map(str::to_owned)
+        (!inside.contains(quote)).then(|| inside.to_owned())
+    })
 }
 
 #[cfg(test)]
@@ -176,30 +171,28 @@ mod tests {
 
     #[test]
     fn keys() {
+        use OnMissingKey::{Anonymous, Ip};
         for (text, parts, missing) in [
-            ("getRemoteAddr()", "ip", "ip"),
-            ("1", "", "ip"),
-            ("'all'", "", "ip"),
-            ("getHeader('X-Api-Key')", "header:X-Api-Key", "anonymous"),
+            ("getRemoteAddr()", "ip", Ip),
+            ("1", "", Ip),
+            ("'all'", "", Ip),
+            ("getHeader('X-Api-Key')", "header:X-Api-Key", Anonymous),
             (
                 "getHeader('X-Api-Key') ?: getRemoteAddr()",
                 "header:X-Api-Key",
-                "ip",
+                Ip,
             ),
             (
                 "getRemoteAddr() + '-' + getRequestURI()",
                 "ip path",
-                "anonymous",
+                Anonymous,
             ),
-            (
-                "@securityService.username()?: getRemoteAddr()",
-                "user",
-                "ip",
-            ),
+            ("@securityService.username()?: getRemoteAddr()", "user", Ip),
         ] {
             let key = key(text).unwrap();
+            let found: Vec<_> = key.parts.iter().map(ToString::to_string).collect();
             assert_eq!(
-                (key.parts.join(" ").as_str(), key.on_missing_key),
+                (found.join(" ").as_str(), key.on_missing_key),
                 (parts, missing),
                 "{text}"
             );
@@ -244,28 +237,27 @@ mod tests {
 
     #[test]
     fn conditions() {
-        let header = |test| Some(Condition::Header("X-Plan".into(), test));
-        let free = || vec!["free".to_owned()];
+        let header = |value| Some(Condition::Header("X-Plan".into(), value));
         for (text, negate, expected) in [
             (
                 "getHeader('X-Plan') == 'free'",
                 false,
-                header(Test::Is(free())),
+                header("free".into()),
             ),
             (
                 "getHeader('X-Plan') == 'free'",
                 true,
-                header(Test::Not(free())),
+                header(ValueMatch::not(["free"])),
             ),
             (
                 "getHeader('X-Plan') != null",
                 false,
-                header(Test::Present(true)),
+                header(ValueMatch::present()),
             ),
             (
                 "getHeader('X-Plan') eq null",
                 false,
-                header(Test::Present(false)),
+                header(ValueMatch::absent()),
             ),
             (
                 "getMethod() == 'POST'",

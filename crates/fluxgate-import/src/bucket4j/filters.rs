@@ -1,14 +1,15 @@
 //! The filters of a configuration and their rate limits.
 
+use fluxgate_core::Algorithm;
 use fluxgate_core::internals::yaml::{Faults, Node};
 
 use super::bandwidths::Bandwidth;
-use super::conditions::Added;
+use super::conditions::AddOutcome;
 use super::expressions::{self, Key};
-use crate::draft::{Algorithm, MAX_UNITS, Match, Remark, Rule};
-use crate::fields::{Fields, whole};
-use crate::names::{Ids, slug};
-use crate::path_patterns;
+use crate::draft::{Conditions, MAX_UNITS, Remark, RuleDraft};
+use crate::fields::{Fields, whole_number};
+use crate::names::{UniqueNames, slug};
+use crate::path_patterns::{self, Anchors};
 
 /// The fields of a rate limit.
 const LIMIT: [&str; 10] = [
@@ -45,19 +46,19 @@ pub(super) fn fields<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> Fie
 }
 
 /// Reads filters.
-pub(super) struct Reader<'r> {
+pub(super) struct FilterReader<'r> {
     pub(super) faults: &'r mut Faults,
     /// Remarks that belong to no rule.
     pub(super) remarks: &'r mut Vec<Remark>,
-    pub(super) ids: Ids,
-    pub(super) rules: Vec<Rule>,
+    pub(super) ids: UniqueNames,
+    pub(super) rules: Vec<RuleDraft>,
 }
 
-impl Reader<'_> {
+impl FilterReader<'_> {
     /// Adds the rules of a filter.
     pub(super) fn filter(&mut self, node: &Node, index: usize) {
         let fields = fields(node, "a filter", self.faults);
-        let mut matches = Match::default();
+        let mut conditions = Conditions::default();
         let read = [
             "id",
             "url",
@@ -71,7 +72,7 @@ impl Reader<'_> {
         let mut remarks = fields.unread("a filter", &read, &IRRELEVANT);
         let url = fields.text("url", self.faults).unwrap_or(".*");
         let line = fields.line("url");
-        match path_patterns::regex(url, (true, true)) {
+        match path_patterns::regex(url, Anchors::Both) {
             None => {
                 let text =
                     format!("the filter for `{url}`: no path pattern matches the same paths");
@@ -84,7 +85,7 @@ impl Reader<'_> {
                     remarks.push(Remark::changed(line, text));
                 }
                 if found.patterns != ["/**"] {
-                    matches.path = found.patterns;
+                    conditions.path = found.patterns;
                 }
             }
         }
@@ -118,16 +119,15 @@ impl Reader<'_> {
             ("FIRST", true),
             ("ALL", false),
         ];
-        let strategy = fields.get("strategy");
-        let strategy = strategy.and_then(|it| it.one_of("`strategy`", &strategies, self.faults));
+        let is_first_only = fields.one_of("strategy", &strategies, self.faults);
         let limits = fields.list("ratelimits", self.faults);
         let id = fields.text("id", self.faults);
         let name = id.map_or_else(|| format!("filter-{}", index + 1), str::to_owned);
-        let is_group = strategy.unwrap_or(true) && limits.len() > 1;
+        let is_group = is_first_only.unwrap_or(true) && limits.len() > 1;
         let filter = Filter {
             group: is_group.then(|| slug(&name)),
             name,
-            matches,
+            conditions,
             remarks,
         };
         for (number, limit) in limits.iter().enumerate() {
@@ -142,8 +142,8 @@ impl Reader<'_> {
     fn limit(&mut self, node: &Node, filter: &Filter, name: &str) {
         let fields = fields(node, "a rate limit", self.faults);
         let line = node.position.line;
-        let mut rule = Rule::new(String::new(), Algorithm::TokenBucket);
-        rule.matches = filter.matches.clone();
+        let mut rule = RuleDraft::new(String::new(), Algorithm::TokenBucket);
+        rule.conditions = filter.conditions.clone();
         rule.remarks.clone_from(&filter.remarks);
         rule.group.clone_from(&filter.group);
         rule.remarks
@@ -170,8 +170,7 @@ impl Reader<'_> {
             }
         }
         if let Some(tokens) = fields.get("numtokens") {
-            let most = (1, MAX_UNITS);
-            let tokens = whole(tokens, "`num-tokens`", most, self.faults);
+            let tokens = whole_number(tokens, "`num-tokens`", 1..=MAX_UNITS, self.faults);
             rule.cost = tokens.unwrap_or(1);
         }
         let bandwidths = fields.list("bandwidths", self.faults);
@@ -188,7 +187,7 @@ impl Reader<'_> {
     }
 
     /// Adds the rule of a rate limit. Bandwidths of two kinds need two rules.
-    fn finish(&mut self, rule: Rule, bandwidths: Vec<Bandwidth>, name: &str) {
+    fn finish(&mut self, rule: RuleDraft, bandwidths: Vec<Bandwidth>, name: &str) {
         let (windows, buckets): (Vec<_>, Vec<_>) = bandwidths
             .into_iter()
             .partition(|bandwidth| bandwidth.is_window);
@@ -204,7 +203,7 @@ impl Reader<'_> {
             let all = buckets.into_iter().chain(windows).collect();
             parts.push((Algorithm::TokenBucket, all, ""));
         }
-        for (index, (algorithm, bandwidths, more)) in parts.into_iter().enumerate() {
+        for (index, (algorithm, bandwidths, suffix)) in parts.into_iter().enumerate() {
             if bandwidths.is_empty() {
                 continue;
             }
@@ -212,7 +211,7 @@ impl Reader<'_> {
             if index > 0 {
                 part.remarks.clear();
             }
-            part.id = self.ids.unique(&format!("{name}{more}"));
+            part.id = self.ids.unique_id(&format!("{name}{suffix}"));
             part.algorithm = algorithm;
             for bandwidth in bandwidths {
                 part.remarks.extend(bandwidth.remark(algorithm));
@@ -223,7 +222,7 @@ impl Reader<'_> {
     }
 
     /// Reads the key. Returns whether a rule can count by it.
-    fn key(&mut self, fields: &Fields<'_>, rule: &mut Rule, line: usize) -> bool {
+    fn key(&mut self, fields: &Fields<'_>, rule: &mut RuleDraft, line: usize) -> bool {
         let name = if fields.get("cachekey").is_some() {
             "cachekey"
         } else {
@@ -262,22 +261,20 @@ impl Reader<'_> {
         fields: &Fields<'_>,
         name: &str,
         negate: bool,
-        rule: &mut Rule,
+        rule: &mut RuleDraft,
     ) -> bool {
-        let Some(text) = fields
-            .text(name, self.faults)
-            .filter(|text| !text.is_empty())
-        else {
+        let text = fields.text(name, self.faults).unwrap_or_default();
+        if text.is_empty() {
             return true;
-        };
+        }
         let shown = if negate {
             "skip-condition"
         } else {
             "execute-condition"
         };
         let condition = expressions::condition(text, negate);
-        let added = condition.map(|it| it.add_to(&mut rule.matches));
-        if added == Some(Added::Both) {
+        let added = condition.map(|it| it.add_to(&mut rule.conditions));
+        if added == Some(AddOutcome::Both) {
             return true;
         }
         if negate {
@@ -292,38 +289,34 @@ impl Reader<'_> {
     }
 
     /// Reads the predicates, each a mapping from a name to its argument.
-    fn predicates(&mut self, fields: &Fields<'_>, rule: &mut Rule) -> bool {
+    fn predicates(&mut self, fields: &Fields<'_>, rule: &mut RuleDraft) -> bool {
         for item in fields.list("executepredicates", self.faults) {
             // `PATH=/api/**` is short for a mapping.
             let pairs = match item.as_text().and_then(|text| text.split_once('=')) {
-                Some((name, argument)) => vec![(name.to_owned(), argument.to_owned())],
+                Some(pair) => vec![pair],
                 None => {
                     let pairs = item.map("a predicate", self.faults).into_iter();
-                    let pairs = pairs.map(|(name, _, value)| {
-                        (
-                            name.to_owned(),
-                            value.as_text().unwrap_or_default().to_owned(),
-                        )
-                    });
+                    let pairs =
+                        pairs.map(|(name, _, value)| (name, value.as_text().unwrap_or_default()));
                     pairs.collect()
                 }
             };
             let line = item.position.line;
             for (name, argument) in pairs {
-                let condition = expressions::predicate(&name, &argument);
-                let added = condition.map(|it| it.add_to(&mut rule.matches));
+                let condition = expressions::predicate(name, argument);
+                let added = condition.map(|it| it.add_to(&mut rule.conditions));
                 let together = match added {
-                    Some(Added::Both) => continue,
+                    Some(AddOutcome::Both) => continue,
                     // In a group, the rule would apply in place of those after it.
-                    Some(Added::OtherPath) if rule.group.is_none() => {
+                    Some(AddOutcome::OtherPath) if rule.group.is_none() => {
                         let text = format!(
                             "`{name}: {argument}` is left out: the limit applies to all paths of `url`"
                         );
                         rule.remarks.push(Remark::changed(line, text));
                         continue;
                     }
-                    Some(Added::OtherPath) => " together with `url`",
-                    Some(Added::Conflict) => " together with another condition of its kind",
+                    Some(AddOutcome::OtherPath) => " together with `url`",
+                    Some(AddOutcome::Conflict) => " together with another condition of its kind",
                     None => "",
                 };
                 let text =
@@ -340,6 +333,6 @@ impl Reader<'_> {
 struct Filter {
     name: String,
     group: Option<String>,
-    matches: Match,
+    conditions: Conditions,
     remarks: Vec<Remark>,
 }

@@ -1,11 +1,12 @@
 //! Reads descriptors.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use fluxgate_core::internals::yaml::{Faults, Node};
 
 use crate::draft::Remark;
-use crate::fields::{Fields, whole};
+use crate::fields::{Fields, items, whole_number};
 
 /// The most descriptors of a domain.
 const MAX_DESCRIPTORS: usize = 20_000;
@@ -26,19 +27,19 @@ pub(super) struct Descriptor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     Unlimited,
-    Rate { requests: u64, window: u64 },
+    Rate { requests: u64, window: Duration },
 }
 
-/// The units and their lengths in milliseconds. The windows of the service begin at whole
-/// multiples of these lengths, those of months and years too.
+/// The units and their lengths in seconds. The windows of the service begin at whole multiples
+/// of these lengths, those of months and years too.
 const UNITS: [(&str, u64); 7] = [
-    ("second", 1_000),
-    ("minute", 60_000),
-    ("hour", 3_600_000),
-    ("day", 86_400_000),
-    ("week", 7 * 86_400_000),
-    ("month", 30 * 86_400_000),
-    ("year", 365 * 86_400_000),
+    ("second", 1),
+    ("minute", 60),
+    ("hour", 3_600),
+    ("day", 86_400),
+    ("week", 7 * 86_400),
+    ("month", 30 * 86_400),
+    ("year", 365 * 86_400),
 ];
 
 /// Reads the domain and its descriptors.
@@ -78,7 +79,7 @@ impl Reader<'_> {
     fn list(&mut self, node: &Node) -> Vec<Descriptor> {
         let mut seen = HashSet::new();
         let mut descriptors = Vec::new();
-        for item in crate::fields::items(node, "`descriptors`", self.faults) {
+        for item in items(node, "`descriptors`", self.faults) {
             self.count += 1;
             if self.count > MAX_DESCRIPTORS {
                 if self.count == MAX_DESCRIPTORS + 1 {
@@ -187,15 +188,14 @@ impl Reader<'_> {
             return;
         };
         let given = unit.as_text().unwrap_or_default().to_ascii_lowercase();
-        let window = UNITS.iter().find(|(name, _)| *name == given);
-        let window = window.map(|(_, window)| *window);
-        if window.is_none() {
-            // Adds the fault.
-            let _ = unit.one_of("`unit`", &UNITS, self.faults);
-        }
-        let most = u64::from(u32::MAX);
-        let requests = whole(requests, "`requests_per_unit`", (0, most), self.faults);
-        if let (Some(window), Some(requests)) = (window, requests) {
+        let seconds = match UNITS.iter().find(|(name, _)| *name == given) {
+            Some((_, seconds)) => Some(*seconds),
+            None => unit.one_of("`unit`", &UNITS, self.faults),
+        };
+        let allowed = 0..=u32::MAX.into();
+        let requests = whole_number(requests, "`requests_per_unit`", allowed, self.faults);
+        if let (Some(seconds), Some(requests)) = (seconds, requests) {
+            let window = Duration::from_secs(seconds);
             descriptor.limit = Some(Limit::Rate { requests, window });
         }
     }

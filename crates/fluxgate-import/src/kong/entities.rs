@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fluxgate_core::internals::yaml::{Faults, Node};
 
-use super::routes::{Route, ScopeMatch};
+use super::routes::{Route, RouteScope};
 use crate::draft::Remark;
 use crate::fields::Fields;
 
@@ -73,9 +73,9 @@ impl Plugin<'_> {
     }
 }
 
-/// Where a plugin is nested.
+/// The entity that a plugin is nested in.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct Parent {
     service: Option<usize>,
     route: Option<usize>,
     consumer: Option<String>,
@@ -107,17 +107,16 @@ impl<'n> Entities<'n> {
         }
         for item in root.list("consumers", faults) {
             let fields = Fields::read(item, "a consumer", faults);
-            let name = ["username", "custom_id", "id"].into_iter();
-            let mut names = name.filter_map(|name| fields.text(name, faults));
-            let Some(name) = names.next() else {
+            let name = fields.first_text(&["username", "custom_id", "id"], faults);
+            let Some(name) = name else {
                 faults.add(item.position, "a consumer needs a `username`");
                 continue;
             };
-            let place = Place {
+            let consumer = Parent {
                 consumer: Some(name.to_owned()),
-                ..Place::default()
+                ..Parent::default()
             };
-            entities.plugins_of(&fields, &place, faults);
+            entities.plugins_of(&fields, &consumer, faults);
         }
         for item in root.list("consumer_groups", faults) {
             let fields = Fields::read(item, "a consumer group", faults);
@@ -128,7 +127,7 @@ impl<'n> Entities<'n> {
                     .push(Remark::lost(fields.line("plugins"), text));
             }
         }
-        entities.plugins_of(&root, &Place::default(), faults);
+        entities.plugins_of(&root, &Parent::default(), faults);
         Some(entities)
     }
 
@@ -149,11 +148,11 @@ impl<'n> Entities<'n> {
         for item in fields.list("routes", faults) {
             self.route(item, Some(index), faults);
         }
-        let place = Place {
+        let parent = Parent {
             service: Some(index),
-            ..Place::default()
+            ..Parent::default()
         };
-        self.plugins_of(&fields, &place, faults);
+        self.plugins_of(&fields, &parent, faults);
     }
 
     fn route(&mut self, node: &'n Node, service: Option<usize>, faults: &mut Faults) {
@@ -168,23 +167,23 @@ impl<'n> Entities<'n> {
         self.routes.push(route);
         let names = names.into_iter().map(|name| (name.to_owned(), index));
         self.route_names.extend(names);
-        let place = Place {
+        let parent = Parent {
             route: Some(index),
-            ..Place::default()
+            ..Parent::default()
         };
-        self.plugins_of(&fields, &place, faults);
+        self.plugins_of(&fields, &parent, faults);
     }
 
-    fn plugins_of(&mut self, fields: &Fields<'n>, place: &Place, faults: &mut Faults) {
+    fn plugins_of(&mut self, fields: &Fields<'n>, parent: &Parent, faults: &mut Faults) {
         for item in fields.list("plugins", faults) {
             if self.is_full(self.plugins.len(), item, faults) {
                 return;
             }
-            self.plugin(item, place.clone(), faults);
+            self.plugin(item, parent.clone(), faults);
         }
     }
 
-    fn plugin(&mut self, node: &'n Node, place: Place, faults: &mut Faults) {
+    fn plugin(&mut self, node: &'n Node, parent: Parent, faults: &mut Faults) {
         let fields = Fields::read(node, "a plugin", faults);
         let Some(name) = fields.text("name", faults) else {
             faults.add(node.position, "a plugin needs a `name`");
@@ -220,13 +219,13 @@ impl<'n> Entities<'n> {
             instance: fields.text("instance_name", faults),
             enabled: fields.boolean("enabled", true, faults),
             config: fields.get("config"),
-            service: place
+            service: parent
                 .service
                 .or_else(|| self.reference(&fields, "service", faults)),
-            route: place
+            route: parent
                 .route
                 .or_else(|| self.reference(&fields, "route", faults)),
-            consumer: place.consumer.or(consumer.map(str::to_owned)),
+            consumer: parent.consumer.or(consumer.map(str::to_owned)),
             remarks: unread(&fields, faults),
         };
         self.plugins.push(plugin);
@@ -255,12 +254,12 @@ impl<'n> Entities<'n> {
         count >= MAX_ENTITIES
     }
 
-    pub(super) fn route_match(&self, route: usize) -> ScopeMatch {
-        ScopeMatch::of(&self.routes, |index, _| index == route)
+    pub(super) fn route_scope(&self, route: usize) -> RouteScope {
+        RouteScope::new(&self.routes, |index, _| index == route)
     }
 
-    pub(super) fn service_match(&self, service: usize) -> ScopeMatch {
-        ScopeMatch::of(&self.routes, |_, route| route.service == Some(service))
+    pub(super) fn service_scope(&self, service: usize) -> RouteScope {
+        RouteScope::new(&self.routes, |_, route| route.service == Some(service))
     }
 
     /// Returns the length of the longest path of a plugin's routes.
@@ -332,9 +331,7 @@ fn reference_name<'n>(node: &'n Node, kind: &str, faults: &mut Faults) -> Option
     }
     let what = format!("`{kind}`");
     let fields = Fields::read(node, &what, faults);
-    let names = ["name", "username", "custom_id", "id"].into_iter();
-    let mut names = names.filter_map(|name| fields.text(name, faults));
-    let name = names.next();
+    let name = fields.first_text(&["name", "username", "custom_id", "id"], faults);
     if name.is_none() && faults.count() == 0 {
         faults.add(node.position, format!("{what} must be a name, or have one"));
     }

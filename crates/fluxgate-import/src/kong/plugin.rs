@@ -1,11 +1,14 @@
 //! The settings of a plugin.
 
+use std::time::Duration;
+
 use fluxgate_core::internals::values;
 use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::{Algorithm, Calendar, CalendarUnit, KeyPart};
 
 use super::entities::{NAMES, Plugin};
-use crate::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule};
-use crate::fields::{Fields, whole};
+use crate::draft::{BandDraft, BandWindow, MAX_UNITS, MAX_WINDOW, Remark, RuleDraft};
+use crate::fields::{Fields, whole_number};
 use crate::path_patterns;
 
 /// The fields of `rate-limiting` that are read.
@@ -66,9 +69,9 @@ const IRRELEVANT: [&str; 15] = [
 #[derive(Debug)]
 pub(super) struct Settings {
     algorithm: Algorithm,
-    bands: Vec<Band>,
+    bands: Vec<BandDraft>,
     pub(super) identifier: Identifier,
-    /// With the line.
+    /// Its value and its line.
     pub(super) fault_tolerant: Option<(bool, usize)>,
     pub(super) namespace: Option<String>,
     remarks: Vec<Remark>,
@@ -82,7 +85,7 @@ pub(super) enum Identifier {
     /// Requests for this path together, others by their address.
     Path(String),
     /// A part of a key.
-    Part(String),
+    Part(KeyPart),
 }
 
 impl Settings {
@@ -127,7 +130,7 @@ impl Settings {
             let text = "denied requests are not counted";
             own.push(Remark::changed(plugin.line, text));
         }
-        answers(&fields, &mut own, faults);
+        remark_on_answers(&fields, &mut own, faults);
         own.extend(fields.unread("`config`", known, &IRRELEVANT));
         let fault_tolerant = fields.get("fault_tolerant").and_then(|node| {
             let tolerant = node.boolean("`fault_tolerant`", faults)?;
@@ -145,8 +148,8 @@ impl Settings {
     }
 
     /// Returns the rule without id, conditions and key.
-    pub(super) fn rule(&self, plugin: &Plugin<'_>) -> Rule {
-        let mut rule = Rule::new(String::new(), self.algorithm);
+    pub(super) fn rule(&self, plugin: &Plugin<'_>) -> RuleDraft {
+        let mut rule = RuleDraft::new(String::new(), self.algorithm);
         rule.bands.clone_from(&self.bands);
         rule.remarks.clone_from(&plugin.remarks);
         rule.remarks.extend(self.remarks.iter().cloned());
@@ -168,8 +171,8 @@ fn identifier(
     };
     match node.text(&format!("`{name}`"), faults)? {
         "consumer" => Some(Identifier::Consumer),
-        "credential" => Some(Identifier::Part("api_key".into())),
-        "ip" => Some(Identifier::Part("ip".into())),
+        "credential" => Some(Identifier::Part(KeyPart::ApiKey)),
+        "ip" => Some(Identifier::Part(KeyPart::Ip)),
         "service" => Some(Identifier::Service),
         "header" => {
             let Some(header) = fields.get("header_name") else {
@@ -181,7 +184,7 @@ fn identifier(
             };
             let text = header.text("`header_name`", faults)?;
             values::header_name(text, header.position, faults)?;
-            Some(Identifier::Part(format!("header:{text}")))
+            Some(Identifier::Part(KeyPart::Header(text.into())))
         }
         "path" => {
             let Some(path) = fields.get("path") else {
@@ -217,31 +220,26 @@ fn identifier(
 
 /// Reads the limits of `rate-limiting`. Its windows begin with the second, minute, hour, day,
 /// month or year in UTC.
-fn bands(fields: &Fields<'_>, remarks: &mut Vec<Remark>, faults: &mut Faults) -> Vec<Band> {
+fn bands(fields: &Fields<'_>, remarks: &mut Vec<Remark>, faults: &mut Faults) -> Vec<BandDraft> {
+    let span = |seconds| BandWindow::Span(Duration::from_secs(seconds));
+    let calendar = |unit| BandWindow::Calendar(Calendar::new(unit));
     let windows = [
-        ("second", 1_000),
-        ("minute", 60_000),
-        ("hour", 3_600_000),
-        ("day", 86_400_000),
-        ("month", 0),
-        ("year", 0),
+        ("second", span(1)),
+        ("minute", span(60)),
+        ("hour", span(3_600)),
+        ("day", span(86_400)),
+        ("month", calendar(CalendarUnit::Month)),
+        ("year", calendar(CalendarUnit::Year)),
     ];
-    let mut bands = Vec::new();
-    for (unit, millis) in windows {
-        let Some(node) = fields.get(unit) else {
-            continue;
-        };
-        let Some(limit) = limit(node, unit, remarks, faults) else {
-            continue;
-        };
-        let mut band = match millis {
-            0 => Band::calendar(limit, unit, "UTC"),
-            _ => Band::new(limit, millis),
-        };
-        band.id = Some(unit.to_owned());
-        bands.push(band);
-    }
-    bands
+    let bands = windows.into_iter().filter_map(|(unit, window)| {
+        Some(BandDraft {
+            id: Some(unit.to_owned()),
+            capacity: limit(fields.get(unit)?, unit, remarks, faults)?,
+            window,
+            refill: None,
+        })
+    });
+    bands.collect()
 }
 
 /// Reads the limits and windows of `rate-limiting-advanced`.
@@ -249,14 +247,12 @@ fn advanced_bands(
     fields: &Fields<'_>,
     remarks: &mut Vec<Remark>,
     faults: &mut Faults,
-) -> (Algorithm, Vec<Band>) {
+) -> (Algorithm, Vec<BandDraft>) {
     let types = [
         ("sliding", Algorithm::SlidingWindow),
         ("fixed", Algorithm::FixedWindow),
     ];
-    let window_type = fields.get("window_type");
-    let algorithm = window_type.and_then(|it| it.one_of("`window_type`", &types, faults));
-    let algorithm = algorithm.unwrap_or(Algorithm::SlidingWindow);
+    let algorithm = fields.one_of("window_type", &types, faults);
     let limits = fields.list("limit", faults);
     let sizes = fields.list("window_size", faults);
     if limits.len() != sizes.len() {
@@ -273,24 +269,23 @@ fn advanced_bands(
     let mut bands = Vec::new();
     for (number, size) in limits.iter().zip(sizes) {
         let capacity = limit(number, "limit", remarks, faults);
-        let seconds = whole(size, "`window_size`", (1, u64::MAX), faults);
+        let seconds = whole_number(size, "`window_size`", 1..=u64::MAX, faults);
         let (Some(capacity), Some(seconds)) = (capacity, seconds) else {
             continue;
         };
-        match seconds.saturating_mul(1_000) {
-            window if window <= MAX_WINDOW_MS => bands.push(Band::new(capacity, window)),
-            _ => {
-                let text =
-                    format!("{capacity} requests per {seconds} s: a window has at most 366 d");
-                remarks.push(Remark::lost(size.position.line, text));
-            }
+        let window = Duration::from_secs(seconds);
+        if window <= MAX_WINDOW {
+            bands.push(BandDraft::new(capacity, window));
+        } else {
+            let text = format!("{capacity} requests per {seconds} s: a window has at most 366 d");
+            remarks.push(Remark::lost(size.position.line, text));
         }
     }
-    (algorithm, bands)
+    (algorithm.unwrap_or(Algorithm::SlidingWindow), bands)
 }
 
 fn limit(node: &Node, name: &str, remarks: &mut Vec<Remark>, faults: &mut Faults) -> Option<u64> {
-    let limit = whole(node, &format!("`{name}`"), (1, u64::MAX), faults)?;
+    let limit = whole_number(node, &format!("`{name}`"), 1..=u64::MAX, faults)?;
     if limit > MAX_UNITS {
         let text = format!("{limit} requests are reduced to {MAX_UNITS}, the maximum");
         remarks.push(Remark::changed(node.position.line, text));
@@ -298,12 +293,12 @@ fn limit(node: &Node, name: &str, remarks: &mut Vec<Remark>, faults: &mut Faults
     Some(limit.min(MAX_UNITS))
 }
 
-/// Adds remarks on settings about the answers and the counting.
-fn answers(fields: &Fields<'_>, remarks: &mut Vec<Remark>, faults: &mut Faults) {
+/// Adds remarks on the settings that no rule has: answers to denied requests and details of
+/// counting.
+fn remark_on_answers(fields: &Fields<'_>, remarks: &mut Vec<Remark>, faults: &mut Faults) {
     let mut lost = |name: &str, text: String| remarks.push(Remark::lost(fields.line(name), text));
-    if let Some(code) = fields
-        .text("error_code", faults)
-        .filter(|code| *code != "429")
+    if let Some(code) = fields.text("error_code", faults)
+        && code != "429"
     {
         let text = format!("`error_code: {code}`: a denied request is answered with 429");
         lost("error_code", text);

@@ -1,10 +1,11 @@
 //! The conditions of routes.
 
+use fluxgate_core::ValueMatch;
 use fluxgate_core::internals::yaml::Faults;
 
-use crate::draft::{Match, Remark, Test};
+use crate::draft::{Conditions, Remark};
 use crate::fields::Fields;
-use crate::path_patterns;
+use crate::path_patterns::{self, Anchors};
 
 #[derive(Debug)]
 pub(super) struct Route {
@@ -15,7 +16,7 @@ pub(super) struct Route {
     /// The patterns of prefixes and regular expressions.
     patterns: Vec<String>,
     methods: Vec<String>,
-    headers: Vec<(String, Test)>,
+    headers: Vec<(String, ValueMatch)>,
     /// Whether patterns and methods are all its conditions.
     is_simple: bool,
     remarks: Vec<Remark>,
@@ -54,19 +55,13 @@ impl Route {
         for (path, line) in paths {
             route.path(path, line, has_old_paths);
         }
-        let methods = fields.texts("methods", faults);
-        route.methods = methods
-            .iter()
-            .map(|(method, _)| (*method).to_owned())
-            .collect();
+        let methods = fields.texts("methods", faults).into_iter();
+        route.methods = methods.map(|(method, _)| method.to_owned()).collect();
         if let Some(headers) = fields.get("headers") {
             let headers = Fields::read(headers, "`headers`", faults);
-            for (header, line) in headers.names().map(|(name, line)| (name.to_owned(), line)) {
-                let values = headers.texts(&header, faults);
-                let values: Vec<_> = values
-                    .iter()
-                    .map(|(value, _)| (*value).to_owned())
-                    .collect();
+            for (header, line) in headers.names() {
+                let values = headers.texts(header, faults).into_iter();
+                let values: Vec<_> = values.map(|(value, _)| value).collect();
                 let is_regex = values.iter().any(|value| value.starts_with("~*"));
                 if is_regex || values.is_empty() || header.eq_ignore_ascii_case("host") {
                     route.ignore(&format!("the header `{header}`"), line);
@@ -75,7 +70,9 @@ impl Route {
                         let text = format!("the value of the header `{header}` is case-sensitive");
                         route.remarks.push(Remark::changed(line, text));
                     }
-                    route.headers.push((header, Test::Is(values)));
+                    route
+                        .headers
+                        .push((header.to_owned(), ValueMatch::any_of(values)));
                     route.is_simple = false;
                 }
             }
@@ -99,7 +96,7 @@ impl Route {
             }
             Some(expression) => {
                 self.is_simple = false;
-                path_patterns::regex(expression, (true, false)).map(|found| {
+                path_patterns::regex(expression, Anchors::Start).map(|found| {
                     if !found.is_exact {
                         let text = format!("the path patterns only resemble `{path}`");
                         self.remarks.push(Remark::changed(line, text));
@@ -145,32 +142,32 @@ impl Route {
     }
 }
 
-/// The conditions of one or more routes.
+/// The conditions of the routes that a plugin belongs to.
 #[derive(Debug, Default)]
-pub(super) struct ScopeMatch {
-    matches: Match,
+pub(super) struct RouteScope {
+    conditions: Conditions,
     remarks: Vec<Remark>,
     /// Whether some of the routes have methods or headers that are left out.
     drops_conditions: bool,
 }
 
-impl ScopeMatch {
-    /// Returns the conditions of the routes that a plugin belongs to. More specific routes that
-    /// it does not belong to are excluded.
-    pub(super) fn of(routes: &[Route], belongs: impl Fn(usize, &Route) -> bool) -> Self {
+impl RouteScope {
+    /// Combines the conditions of the routes that a plugin belongs to. Excludes more specific
+    /// routes that it does not belong to.
+    pub(super) fn new(routes: &[Route], belongs: impl Fn(usize, &Route) -> bool) -> Self {
         let (bound, others): (Vec<_>, Vec<_>) = routes
             .iter()
             .enumerate()
             .partition(|(index, route)| belongs(*index, route));
         let mut scope = Self::default();
         for (_, route) in &bound {
-            scope.matches.path.extend(route.patterns.iter().cloned());
+            scope.conditions.path.extend(route.patterns.iter().cloned());
             scope.remarks.extend(route.remarks.iter().cloned());
         }
         // The routes may have different methods and headers; a rule combines only their paths.
         if let [(_, route)] = bound.as_slice() {
-            scope.matches.methods.clone_from(&route.methods);
-            scope.matches.headers.clone_from(&route.headers);
+            scope.conditions.methods.clone_from(&route.methods);
+            scope.conditions.headers.clone_from(&route.headers);
         } else {
             let has_more = |route: &Route| !route.methods.is_empty() || !route.headers.is_empty();
             scope.drops_conditions = bound.iter().any(|(_, route)| has_more(route));
@@ -184,7 +181,10 @@ impl ScopeMatch {
                 let mut prefixes = bound.iter().flat_map(|(_, route)| &route.prefixes);
                 let has_bound = prefixes.any(|it| it.starts_with(prefix));
                 if is_inside && !is_special && !has_bound {
-                    scope.matches.not_path.extend(path_patterns::prefix(prefix));
+                    scope
+                        .conditions
+                        .not_path
+                        .extend(path_patterns::prefix(prefix));
                 }
             }
         }
@@ -192,25 +192,28 @@ impl ScopeMatch {
     }
 
     /// Returns the conditions and remarks on them, or only remarks if no path is left.
-    pub(super) fn into_match(self, line: usize) -> Result<(Match, Vec<Remark>), Vec<Remark>> {
+    pub(super) fn into_conditions(
+        self,
+        line: usize,
+    ) -> Result<(Conditions, Vec<Remark>), Vec<Remark>> {
         let Self {
-            mut matches,
+            mut conditions,
             mut remarks,
             drops_conditions,
         } = self;
-        if matches.path.is_empty() {
+        if conditions.path.is_empty() {
             let text = "the limits of a plugin whose routes have no path that a rule can match";
             remarks.push(Remark::lost(line, text));
             return Err(remarks);
         }
-        if matches.path.iter().any(|pattern| pattern == "/**") {
-            matches.path.clear();
+        if conditions.path.iter().any(|pattern| pattern == "/**") {
+            conditions.path.clear();
         }
         if drops_conditions {
             let text =
                 "the rule applies to all methods and headers: its routes have different ones";
             remarks.push(Remark::changed(line, text));
         }
-        Ok((matches, remarks))
+        Ok((conditions, remarks))
     }
 }

@@ -4,8 +4,8 @@
 //! that matches (unless the longest prefix has `^~`), else the longest prefix. A rule covers
 //! the locations that use its limit, and excludes more specific ones that do not.
 
-use super::limits::Limit;
-use crate::path_patterns;
+use super::limits::ZoneUse;
+use crate::path_patterns::{self, Anchors};
 
 /// A location, or what remains of a server.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Area {
     pub(super) patterns: Option<Vec<String>>,
     /// Whether the patterns match more or fewer paths than the location.
     pub(super) is_approximate: bool,
-    pub(super) limits: Vec<Limit>,
+    pub(super) limits: Vec<ZoneUse>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 
 impl Area {
     /// Returns the area of a server.
-    pub(super) fn server(line: usize, limits: Vec<Limit>) -> Self {
+    pub(super) fn server(line: usize, limits: Vec<ZoneUse>) -> Self {
         Self {
             line,
             kind: Kind::Server,
@@ -44,7 +44,7 @@ impl Area {
     }
 
     /// Returns the area of `location MODIFIER TEXT`.
-    pub(super) fn location(line: usize, arguments: &[&str], limits: Vec<Limit>) -> Option<Self> {
+    pub(super) fn location(line: usize, arguments: &[&str], limits: Vec<ZoneUse>) -> Option<Self> {
         let (modifier, text) = match *arguments {
             [modifier, text] => (modifier, text),
             [glued] => {
@@ -61,7 +61,7 @@ impl Area {
             "^~" => (Kind::FinalPrefix, one(path_patterns::prefix(text))),
             "=" => (Kind::Exact, one(path_patterns::literal(text))),
             "~" => {
-                let found = path_patterns::regex(text, (false, false));
+                let found = path_patterns::regex(text, Anchors::None);
                 let found = found.map_or((None, false), |it| (Some(it.patterns), !it.is_exact));
                 (Kind::Regex, found)
             }
@@ -109,7 +109,7 @@ pub(super) struct Coverage<'a> {
 }
 
 /// Returns the paths of a rule for a limit.
-pub(super) fn coverage<'a>(areas: &'a [Area], limit: &Limit) -> Coverage<'a> {
+pub(super) fn coverage<'a>(areas: &'a [Area], limit: &ZoneUse) -> Coverage<'a> {
     let (used, others): (Vec<_>, Vec<_>) =
         areas.iter().partition(|area| area.limits.contains(limit));
     let mut coverage = Coverage::default();
@@ -168,8 +168,8 @@ fn can_exclude(other: &Area, used: &[&Area]) -> bool {
 mod tests {
     use super::*;
 
-    fn limit(zone: &str) -> Limit {
-        Limit {
+    fn limit(zone: &str) -> ZoneUse {
+        ZoneUse {
             zone: zone.into(),
             burst: 0,
             undelayed: 0,

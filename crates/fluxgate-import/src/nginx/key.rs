@@ -1,39 +1,42 @@
 //! The key of a zone as the key of a rule.
 
+use fluxgate_core::{KeyPart, OnMissingKey};
+
 use crate::draft::Remark;
 
-/// The parts of a key, and what replaces a missing one.
+/// The key of a rule.
 #[derive(Debug)]
-pub(super) struct Key {
-    pub(super) parts: Vec<String>,
-    pub(super) on_missing_key: &'static str,
+pub(super) struct RuleKey {
+    pub(super) parts: Vec<KeyPart>,
+    pub(super) on_missing_key: OnMissingKey,
     pub(super) remarks: Vec<Remark>,
 }
 
 /// Returns the key of a rule, or the variable that a rule cannot count by.
-pub(super) fn convert(text: &str, line: usize) -> Result<Key, String> {
-    let mut key = Key {
+pub(super) fn convert(text: &str, line: usize) -> Result<RuleKey, String> {
+    let mut key = RuleKey {
         parts: Vec::new(),
-        on_missing_key: "ip",
+        on_missing_key: OnMissingKey::Ip,
         remarks: Vec::new(),
     };
-    // A part that every request has.
-    let mut is_never_empty = false;
-    let variables = variables(text);
-    for variable in &variables {
-        let part = match variable.as_str() {
-            "binary_remote_addr" | "remote_addr" => "ip".to_owned(),
+    let is_in_every_request =
+        |part: &KeyPart| matches!(part, KeyPart::Ip | KeyPart::Path | KeyPart::Method);
+    let mut is_never_empty = has_literal(text);
+    for variable in variables(text) {
+        let mut remark = |text: String| key.remarks.push(Remark::changed(line, text));
+        let part = match variable {
+            "binary_remote_addr" | "remote_addr" => KeyPart::Ip,
             "realip_remote_addr" => {
                 let text = "$realip_remote_addr is the address of the client, not of the proxy";
-                key.remarks.push(Remark::changed(line, text));
-                "ip".to_owned()
+                remark(text.into());
+                KeyPart::Ip
             }
-            "uri" | "document_uri" => "path".to_owned(),
-            "request_method" => "method".to_owned(),
+            "uri" | "document_uri" => KeyPart::Path,
+            "request_method" => KeyPart::Method,
             "remote_user" => {
                 let text = "$remote_user is the user of the request, see `identity` of the filter";
-                key.remarks.push(Remark::changed(line, text));
-                "user".to_owned()
+                remark(text.into());
+                KeyPart::User
             }
             // Each server has its own rule set.
             "server_name" => {
@@ -41,47 +44,43 @@ pub(super) fn convert(text: &str, line: usize) -> Result<Key, String> {
                 continue;
             }
             "server_addr" | "server_port" => {
-                let text = format!(
+                remark(format!(
                     "${variable} is ignored: all addresses and ports of a server count together"
-                );
-                key.remarks.push(Remark::changed(line, text));
+                ));
                 is_never_empty = true;
                 continue;
             }
-            other => match named(other) {
-                Some((part, source)) => {
-                    if let Some(source) = source {
-                        let text = format!("${other} is an attribute: the filter needs {source}");
-                        key.remarks.push(Remark::changed(line, text));
-                    }
-                    part
+            other => {
+                let (part, source) = named(other).ok_or_else(|| format!("${other}"))?;
+                if let Some(source) = source {
+                    remark(format!(
+                        "${other} is an attribute: the filter needs {source}"
+                    ));
                 }
-                None => return Err(format!("${other}")),
-            },
+                part
+            }
         };
-        is_never_empty |= matches!(part.as_str(), "ip" | "path" | "method");
+        is_never_empty |= is_in_every_request(&part);
         if !key.parts.contains(&part) {
             key.parts.push(part);
         }
     }
-    // A literal text alone is one counter, and nginx does not limit requests without a key.
-    let is_constant = variables.is_empty() || is_never_empty;
-    let is_one_part = key.parts.len() == 1;
     key.on_missing_key = match key.parts.as_slice() {
-        [] => "ip",
-        [part] if part == "ip" || part == "path" || part == "method" => "ip",
-        _ if is_one_part && !is_constant && !has_literal(text) => "skip",
-        _ => "anonymous",
+        [] => OnMissingKey::Ip,
+        [part] if is_in_every_request(part) => OnMissingKey::Ip,
+        // nginx does not limit requests whose key is empty.
+        [_] if !is_never_empty => OnMissingKey::Skip,
+        _ => OnMissingKey::Anonymous,
     };
     Ok(key)
 }
 
 /// Returns the part for a variable with a prefix, and how a filter sets it.
-fn named(variable: &str) -> Option<(String, Option<String>)> {
+fn named(variable: &str) -> Option<(KeyPart, Option<String>)> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = |name: &&str| !name.is_empty() && name.bytes().all(is_letter);
     if let Some(name) = variable.strip_prefix("http_").filter(is_name) {
-        return Some((format!("header:{}", name.replace('_', "-")), None));
+        return Some((KeyPart::Header(name.replace('_', "-").into()), None));
     }
     let (kind, name) = match variable.split_once('_')? {
         ("arg", name) => ("query", name),
@@ -89,29 +88,26 @@ fn named(variable: &str) -> Option<(String, Option<String>)> {
         _ => return None,
     };
     let source = format!("`attributes: {{ {variable}: \"{kind}:{name}\" }}`");
-    is_name(&name).then(|| (format!("attr:{variable}"), Some(source)))
+    is_name(&name).then(|| (KeyPart::Attribute(variable.into()), Some(source)))
 }
 
 /// Returns the names of the variables in a text.
-fn variables(text: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for piece in text.split('$').skip(1) {
-        let name = match piece.strip_prefix('{') {
-            Some(rest) => rest.split('}').next().unwrap_or_default(),
+fn variables(text: &str) -> impl Iterator<Item = &str> {
+    text.split('$').skip(1).map(|piece| {
+        let (name, _) = match piece.strip_prefix('{') {
+            Some(rest) => rest.split_once('}').unwrap_or((rest, "")),
             None => {
                 let end = piece.find(|char: char| !char.is_ascii_alphanumeric() && char != '_');
-                &piece[..end.unwrap_or(piece.len())]
+                piece.split_at(end.unwrap_or(piece.len()))
             }
         };
-        names.push(name.to_owned());
-    }
-    names
+        name
+    })
 }
 
 /// Returns whether a text has more than variables, so that it is never empty.
 fn has_literal(text: &str) -> bool {
-    let names = variables(text);
-    let length: usize = names.iter().map(|name| name.len() + 1).sum();
+    let length: usize = variables(text).map(|name| name.len() + 1).sum();
     let braces = text.matches(['{', '}']).count();
     text.len() > length + braces
 }
@@ -122,24 +118,26 @@ mod tests {
 
     #[test]
     fn variables_become_parts() {
+        use OnMissingKey::{Anonymous, Ip, Skip};
         for (text, parts, missing) in [
-            ("$binary_remote_addr", "ip", "ip"),
-            ("${remote_addr}", "ip", "ip"),
-            ("$http_x_api_key", "header:x-api-key", "skip"),
-            ("$http_x_api_key$uri", "header:x-api-key path", "anonymous"),
+            ("$binary_remote_addr", "ip", Ip),
+            ("${remote_addr}", "ip", Ip),
+            ("$http_x_api_key", "header:x-api-key", Skip),
+            ("$http_x_api_key$uri", "header:x-api-key path", Anonymous),
             (
                 "$binary_remote_addr:$cookie_sid",
                 "ip attr:cookie_sid",
-                "anonymous",
+                Anonymous,
             ),
-            ("key-$arg_token", "attr:arg_token", "anonymous"),
-            ("$server_name", "", "ip"),
-            ("all", "", "ip"),
-            ("$remote_user", "user", "skip"),
+            ("key-$arg_token", "attr:arg_token", Anonymous),
+            ("$server_name", "", Ip),
+            ("all", "", Ip),
+            ("$remote_user", "user", Skip),
         ] {
             let key = convert(text, 1).unwrap();
+            let found: Vec<_> = key.parts.iter().map(ToString::to_string).collect();
             assert_eq!(
-                (key.parts.join(" ").as_str(), key.on_missing_key),
+                (found.join(" ").as_str(), key.on_missing_key),
                 (parts, missing),
                 "{text}"
             );

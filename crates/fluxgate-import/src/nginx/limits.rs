@@ -1,9 +1,13 @@
 //! The zones and the limits of `limit_req`.
 
+use std::time::Duration;
+
+use fluxgate_core::Algorithm;
 use fluxgate_core::internals::yaml::Faults;
 
 use super::parse::{Directive, Word};
-use crate::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule, largest_capacity};
+use crate::draft::{BandDraft, MAX_UNITS, MAX_WINDOW, Remark, RuleDraft, largest_capacity};
+use crate::fields::parse_digits;
 
 /// A zone: what requests are counted by, and how fast.
 #[derive(Debug)]
@@ -13,13 +17,12 @@ pub(super) struct Zone {
     /// The key, as it is written.
     pub(super) key: String,
     pub(super) requests: u64,
-    /// In milliseconds.
-    pub(super) period: u64,
+    pub(super) period: Duration,
 }
 
 /// A use of a zone. Uses that are equal count together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Limit {
+pub(super) struct ZoneUse {
     pub(super) zone: String,
     pub(super) burst: u64,
     /// How many excess requests are not delayed.
@@ -50,12 +53,11 @@ pub(super) fn zone(directive: &Directive, faults: &mut Faults) -> Option<Zone> {
     };
     let (digits, unit) = rate.split_at(rate.bytes().take_while(u8::is_ascii_digit).count());
     let period = match unit {
-        "r/s" => Some(1_000),
-        "r/m" => Some(60_000),
+        "r/s" => Some(Duration::from_secs(1)),
+        "r/m" => Some(Duration::from_secs(60)),
         _ => None,
     };
-    let requests = digits.parse::<u64>().ok();
-    let requests = requests.filter(|it| (1..=MAX_UNITS).contains(it));
+    let requests = parse_digits(digits).filter(|it| (1..=MAX_UNITS).contains(it));
     let (Some(requests), Some(period)) = (requests, period) else {
         faults.add(
             word.position,
@@ -77,7 +79,7 @@ pub(super) fn zone(directive: &Directive, faults: &mut Faults) -> Option<Zone> {
 }
 
 /// Reads `limit_req zone=NAME [burst=N] [nodelay | delay=N]`.
-pub(super) fn limit(directive: &Directive, faults: &mut Faults) -> Option<Limit> {
+pub(super) fn zone_use(directive: &Directive, faults: &mut Faults) -> Option<ZoneUse> {
     let (mut zone, mut burst, mut delay) = (None, 0, Some(0));
     for word in &directive.arguments {
         match word.text.split_once('=') {
@@ -92,7 +94,7 @@ pub(super) fn limit(directive: &Directive, faults: &mut Faults) -> Option<Limit>
         faults.add(directive.position, "`limit_req` needs `zone=NAME`");
         return None;
     };
-    Some(Limit {
+    Some(ZoneUse {
         zone: zone.to_owned(),
         burst,
         undelayed: delay.map_or(burst, |delay| delay.min(burst)),
@@ -101,8 +103,7 @@ pub(super) fn limit(directive: &Directive, faults: &mut Faults) -> Option<Limit>
 }
 
 fn count(word: &Word, digits: &str, faults: &mut Faults) -> Option<u64> {
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.parse().ok().filter(|_| is_number);
+    let number = parse_digits(digits);
     if number.is_none() {
         let text = format!("`{}` must have a whole number after `=`", word.text);
         faults.add(word.position, text);
@@ -118,39 +119,34 @@ fn unknown(directive: &Directive, word: &Word, faults: &mut Faults) {
 /// Returns the rule of a limit, without its conditions and its key.
 ///
 /// nginx admits a request if at most `burst` requests are in excess before it, so `burst` + 1
-/// requests pass at once.
-pub(super) fn rule(id: String, zone: &Zone, limit: &Limit) -> Rule {
-    let bucket = |allowed: u64| allowed.saturating_add(1);
-    let mut rule = if limit.undelayed >= limit.burst {
-        Rule::new(id, Algorithm::TokenBucket)
-    } else if limit.undelayed == 0 {
-        Rule::new(id, Algorithm::ShapingBucket)
+/// requests pass at once. If only a part of the burst is delayed, the bucket holds the
+/// undelayed part, and the other requests wait.
+pub(super) fn rule(id: String, zone: &Zone, limit: &ZoneUse) -> RuleDraft {
+    let is_shaped = limit.undelayed == 0 && limit.burst > 0;
+    let algorithm = if is_shaped {
+        Algorithm::LeakyBucket
     } else {
-        // The bucket holds what is not delayed; the rest waits for its turn.
-        let mut rule = Rule::new(id, Algorithm::TokenBucket);
-        let waiting = limit.burst - limit.undelayed;
-        let wait = waiting.saturating_mul(zone.period).div_ceil(zone.requests);
-        rule.max_wait_ms = Some(wait.clamp(1, MAX_WINDOW_MS));
-        rule
+        Algorithm::TokenBucket
     };
-    let wanted = match rule.max_wait_ms {
-        Some(_) => bucket(limit.undelayed),
-        None => bucket(limit.burst),
-    };
+    let mut rule = RuleDraft::new(id, algorithm);
+    let mut at_once = limit.burst;
+    if !is_shaped && limit.undelayed < limit.burst {
+        at_once = limit.undelayed;
+        let waiting = u128::from(limit.burst - limit.undelayed);
+        let millis = (waiting * zone.period.as_millis()).div_ceil(zone.requests.into());
+        let wait = u64::try_from(millis).map_or(MAX_WINDOW, Duration::from_millis);
+        rule.max_wait = Some(wait.min(MAX_WINDOW));
+    }
+    let wanted = at_once.saturating_add(1);
     let most = largest_capacity(zone.requests, zone.period);
     let capacity = wanted.min(most);
     if capacity < wanted {
-        let text = format!(
-            "a burst of {} is reduced to {}, the maximum",
-            limit.burst,
-            most - 1
-        );
+        let (burst, most) = (limit.burst, most - 1);
+        let text = format!("a burst of {burst} is reduced to {most}, the maximum");
         rule.remarks.push(Remark::changed(zone.line, text));
     }
-    let mut band = Band::new(capacity, zone.period);
-    if capacity != zone.requests {
-        band.refill = Some((zone.requests, zone.period));
-    }
+    let mut band = BandDraft::new(capacity, zone.period);
+    band.refill = (capacity != zone.requests).then_some(zone.requests);
     rule.bands.push(band);
     rule.shadow = limit.is_dry_run;
     rule

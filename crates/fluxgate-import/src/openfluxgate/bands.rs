@@ -1,9 +1,12 @@
 //! The bands of a rule document.
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use std::time::Duration;
 
-use crate::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark};
-use crate::fields::{Fields, whole};
+use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::{Algorithm, Calendar, CalendarUnit, TimeZone};
+
+use crate::draft::{BandDraft, MAX_UNITS, MAX_WINDOW, Remark};
+use crate::fields::{Fields, whole_number};
 use crate::names::band_id;
 
 /// The fields of a band.
@@ -20,15 +23,15 @@ const READ: [&str; 7] = [
 /// Bands with one algorithm. A rule of FluxGate has only one, so a document with several
 /// becomes several rules, which apply together.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct AlgorithmBands {
     pub(super) algorithm: Algorithm,
-    pub(super) bands: Vec<Band>,
+    pub(super) bands: Vec<BandDraft>,
     pub(super) remarks: Vec<Remark>,
 }
 
-impl Part {
+impl AlgorithmBands {
     /// Returns the end of a rule's id.
-    pub(super) fn suffix(&self) -> &'static str {
+    pub(super) fn id_suffix(&self) -> &'static str {
         match self.algorithm {
             Algorithm::FixedWindow => "-fixed",
             Algorithm::SlidingWindow => "-sliding",
@@ -38,8 +41,12 @@ impl Part {
 }
 
 /// Reads bands, and groups them by their algorithm.
-pub(super) fn read(nodes: &[Node], lost: &mut Vec<Remark>, faults: &mut Faults) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+pub(super) fn read(
+    nodes: &[Node],
+    lost: &mut Vec<Remark>,
+    faults: &mut Faults,
+) -> Vec<AlgorithmBands> {
+    let mut parts: Vec<AlgorithmBands> = Vec::new();
     for node in nodes {
         let fields = Fields::read(node, "a band", faults);
         let mut remarks = fields.unread("a band", &READ, &[]);
@@ -49,7 +56,7 @@ pub(super) fn read(nodes: &[Node], lost: &mut Vec<Remark>, faults: &mut Faults) 
         };
         let index = parts.iter().position(|part| part.algorithm == algorithm);
         let index = index.unwrap_or_else(|| {
-            parts.push(Part {
+            parts.push(AlgorithmBands {
                 algorithm,
                 bands: Vec::new(),
                 remarks: Vec::new(),
@@ -67,18 +74,18 @@ fn band(
     fields: &Fields<'_>,
     remarks: &mut Vec<Remark>,
     faults: &mut Faults,
-) -> Option<(Algorithm, Band)> {
+) -> Option<(Algorithm, BandDraft)> {
     let line = fields.position.line;
     let algorithms = [
         ("TOKEN_BUCKET", Algorithm::TokenBucket),
         ("SLIDING_WINDOW", Algorithm::SlidingWindow),
         ("FIXED_WINDOW", Algorithm::FixedWindow),
     ];
-    let algorithm = fields.get("algorithm");
-    let algorithm = algorithm.filter(|node| node.as_text() != Some(""));
-    let algorithm = match algorithm {
-        Some(node) => node.one_of("`algorithm`", &algorithms, faults)?,
-        None => Algorithm::TokenBucket,
+    let algorithm = match fields.get("algorithm") {
+        Some(node) if node.as_text() != Some("") => {
+            node.one_of("`algorithm`", &algorithms, faults)?
+        }
+        _ => Algorithm::TokenBucket,
     };
     let Some(capacity) = fields.get("capacity") else {
         faults.add(fields.position, "a band needs a `capacity`");
@@ -92,20 +99,24 @@ fn band(
         remarks.push(Remark::changed(line, text));
     }
     let capacity = capacity.min(MAX_UNITS);
-    let periods = [("DAILY", "day"), ("WEEKLY", "week"), ("MONTHLY", "month")];
-    let period = fields.get("quotaPeriod");
-    let period = period.and_then(|node| node.one_of("`quotaPeriod`", &periods, faults));
+    let periods = [
+        ("DAILY", CalendarUnit::Day),
+        ("WEEKLY", CalendarUnit::Week),
+        ("MONTHLY", CalendarUnit::Month),
+    ];
+    let period = fields.one_of("quotaPeriod", &periods, faults);
     let mut band = match period.filter(|_| algorithm == Algorithm::FixedWindow) {
         Some(unit) => {
-            let zone = fields.text("zoneId", faults).unwrap_or("UTC");
-            Band::calendar(capacity, unit, time_zone(zone, fields, faults)?)
+            let zone = time_zone(fields, faults)?;
+            BandDraft::calendar(capacity, Calendar::new(unit).in_time_zone(zone))
         }
-        None if window > MAX_WINDOW_MS => {
-            let text = format!("{capacity} units per {window} ms: a window has at most 366 d");
+        None if window > MAX_WINDOW => {
+            let millis = window.as_millis();
+            let text = format!("{capacity} units per {millis} ms: a window has at most 366 d");
             remarks.push(Remark::lost(line, text));
             return None;
         }
-        None => Band::new(capacity, window),
+        None => BandDraft::new(capacity, window),
     };
     if algorithm == Algorithm::SlidingWindow {
         let text = "the window slides smoothly, not by sub-windows";
@@ -115,11 +126,10 @@ fn band(
     Some((algorithm, band))
 }
 
-/// Reads `windowSeconds`, or `window` as an ISO 8601 duration, into milliseconds.
-fn window(fields: &Fields<'_>, faults: &mut Faults) -> Option<u64> {
+/// Reads `windowSeconds`, or `window` as an ISO 8601 duration.
+fn window(fields: &Fields<'_>, faults: &mut Faults) -> Option<Duration> {
     if let Some(node) = fields.get("windowSeconds") {
-        let seconds = number(node, "windowSeconds", faults)?;
-        return Some(seconds.saturating_mul(1_000));
+        return number(node, "windowSeconds", faults).map(Duration::from_secs);
     }
     let Some(node) = fields.get("window") else {
         faults.add(fields.position, "a band needs `windowSeconds`");
@@ -133,65 +143,50 @@ fn window(fields: &Fields<'_>, faults: &mut Faults) -> Option<u64> {
     found
 }
 
-/// Returns the milliseconds of a duration such as `PT1H30M`.
-fn iso_duration(text: &str) -> Option<u64> {
+/// Parses a duration such as `PT1H30M`, in whole hours, minutes and seconds.
+fn iso_duration(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix("PT")?;
-    let mut total = 0_u64;
+    let mut seconds = 0_u64;
     while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let number: u64 = rest[..digits].parse().ok()?;
-        let unit = match rest.as_bytes().get(digits)? {
-            b'H' => 3_600_000,
-            b'M' => 60_000,
-            b'S' => 1_000,
+        let (digits, after) = rest.split_at(rest.find(|char: char| !char.is_ascii_digit())?);
+        let number: u64 = digits.parse().ok()?;
+        let unit = match after.as_bytes()[0] {
+            b'H' => 3_600,
+            b'M' => 60,
+            b'S' => 1,
             _ => return None,
         };
-        total = total.checked_add(number.checked_mul(unit)?)?;
-        rest = &rest[digits + 1..];
+        seconds = seconds.checked_add(number.checked_mul(unit)?)?;
+        rest = &after[1..];
     }
-    Some(total).filter(|total| *total > 0)
+    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 /// Reads a number, which MongoDB may write as `{ "$numberLong": "60" }`.
 fn number(node: &Node, name: &str, faults: &mut Faults) -> Option<u64> {
-    let what = format!("`{name}`");
-    let Some((kind, _, inner)) = extended(node) else {
-        return whole(node, &what, (1, u64::MAX), faults);
-    };
-    match kind {
-        "$numberLong" | "$numberInt" | "$numberDouble" => {
-            whole(inner, &what, (1, u64::MAX), faults)
-        }
-        _ => whole(node, &what, (1, u64::MAX), faults),
-    }
-}
-
-fn extended(node: &Node) -> Option<(&str, &Node, &Node)> {
     let pairs = node.map("a number", &mut Faults::default());
-    match pairs.as_slice() {
-        [pair] => Some(*pair),
-        _ => None,
-    }
+    let number = match pairs.as_slice() {
+        [("$numberLong" | "$numberInt" | "$numberDouble", _, number)] => number,
+        _ => node,
+    };
+    whole_number(number, &format!("`{name}`"), 1..=u64::MAX, faults)
 }
 
-/// Returns the IANA name of a Java zone id.
-fn time_zone<'n>(zone: &'n str, fields: &Fields<'_>, faults: &mut Faults) -> Option<&'n str> {
+/// Reads `zoneId`, a zone id of Java.
+fn time_zone(fields: &Fields<'_>, faults: &mut Faults) -> Option<TimeZone> {
+    let Some(node) = fields.get("zoneId") else {
+        return Some(TimeZone::UTC);
+    };
+    let zone = node.text("`zoneId`", faults)?;
     if matches!(zone, "" | "Z" | "UTC" | "GMT" | "UT" | "Etc/UTC") {
-        return Some("UTC");
+        return Some(TimeZone::UTC);
     }
-    let is_letter =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'+' | b'/');
-    let is_name = zone.contains('/') && zone.bytes().all(is_letter);
-    if !is_name {
-        let at = fields
-            .get("zoneId")
-            .map_or(fields.position, |node| node.position);
-        faults.add(
-            at,
-            format!("`{zone}` is not the name of a time zone such as Asia/Seoul"),
-        );
+    let found = zone.parse().ok();
+    if found.is_none() {
+        let text = format!("`{zone}` is not the name of a time zone such as Asia/Seoul");
+        faults.add(node.position, text);
     }
-    is_name.then_some(zone)
+    found
 }
 
 #[cfg(test)]
@@ -200,8 +195,8 @@ mod tests {
 
     #[test]
     fn iso_durations() {
-        assert_eq!(iso_duration("PT1M"), Some(60_000));
-        assert_eq!(iso_duration("PT1H30M"), Some(5_400_000));
+        assert_eq!(iso_duration("PT1M"), Some(Duration::from_secs(60)));
+        assert_eq!(iso_duration("PT1H30M"), Some(Duration::from_secs(5_400)));
         for text in [
             "",
             "PT",

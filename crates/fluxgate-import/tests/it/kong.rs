@@ -1,5 +1,7 @@
 //! Kong.
 
+use fluxgate_import::Format;
+
 use super::{assert_lines, at_once, rules};
 
 const SHOP: &str = r#"
@@ -55,7 +57,7 @@ fn request(path: &str, more: &str) -> String {
 
 #[test]
 fn the_most_specific_plugin_applies() {
-    let rules = rules("kong", SHOP);
+    let rules = rules(Format::Kong, SHOP);
     assert_lines(
         &rules,
         &[
@@ -67,8 +69,8 @@ fn the_most_specific_plugin_applies() {
             "attributes: { consumer: robot }",
             "scope: global",
             "group: rate-limiting",
-            "- { id: month, capacity: 2, calendar: month, time_zone: UTC }",
-            "- { id: year, capacity: 20, calendar: year, time_zone: UTC }",
+            "- { id: month, capacity: 2, calendar: month }",
+            "- { id: year, capacity: 20, calendar: year }",
             "# not carried over: `error_code: 503`: a denied request is answered with 429 (line 22)",
             "# not carried over: `hide_client_headers`: see `headers` of the filter (line 23)",
             "# not carried over: `hosts` of route `reports`: the rule applies regardless of it (line 15)",
@@ -117,7 +119,7 @@ fn the_most_specific_plugin_applies() {
 #[test]
 fn a_plugin_may_refer_to_its_scope() {
     let rules = rules(
-        "kong",
+        Format::Kong,
         r#"
 _format_version: "3.0"
 services: [ { name: a, url: http://a }, { name: b, id: b-id, url: http://b } ]
@@ -172,7 +174,7 @@ plugins:
 #[test]
 fn a_longer_path_is_not_excluded_from_a_route_with_more_conditions() {
     let rules = rules(
-        "kong",
+        Format::Kong,
         r#"
 _format_version: "3.0"
 services:
@@ -198,7 +200,7 @@ services:
 #[test]
 fn a_service_without_usable_paths_is_reported() {
     let rules = rules(
-        "kong",
+        Format::Kong,
         r#"
 _format_version: "3.0"
 services:
@@ -219,7 +221,7 @@ plugins: [ { name: rate-limiting, config: { day: 1, limit_by: service } } ]
 #[test]
 fn a_global_limit_by_service_is_a_limit_of_each() {
     let rules = rules(
-        "kong",
+        Format::Kong,
         r#"
 _format_version: "3.0"
 services:
@@ -235,7 +237,7 @@ plugins: [ { name: rate-limiting, config: { day: 1, limit_by: service } } ]
 #[test]
 fn fields_that_are_not_read_are_reported() {
     let rules = rules(
-        "kong",
+        Format::Kong,
         r#"
 _format_version: "3.0"
 plugins:
@@ -291,7 +293,7 @@ plugins:
 #[test]
 fn merge_keys_are_resolved() {
     let rules = rules(
-        "kong",
+        Format::Kong,
         r#"
 _format_version: "3.0"
 x-limits:

@@ -1,5 +1,7 @@
 //! envoyproxy/ratelimit.
 
+use fluxgate_import::Format;
+
 use super::{assert_lines, at_once, rules};
 
 /// Returns a request with these attributes.
@@ -31,7 +33,7 @@ descriptors:
 
 #[test]
 fn a_limit_counts_descriptors_with_exactly_its_keys() {
-    let rules = rules("envoy-ratelimit", MAIL);
+    let rules = rules(Format::EnvoyRatelimit, MAIL);
     assert_lines(
         &rules,
         &[
@@ -60,7 +62,7 @@ fn a_limit_counts_descriptors_with_exactly_its_keys() {
 
 #[test]
 fn a_limit_of_zero_denies() {
-    let rules = rules("envoy-ratelimit", MAIL);
+    let rules = rules(Format::EnvoyRatelimit, MAIL);
     assert_eq!(
         descriptors(&rules, &["\"blocked\":\"x\"", "\"x\":\"y\""]),
         "da"
@@ -81,7 +83,7 @@ fn a_limit_of_zero_denies() {
 #[test]
 fn a_limit_of_zero_has_exceptions() {
     let rules = rules(
-        "envoy-ratelimit",
+        Format::EnvoyRatelimit,
         "
 domain: api
 descriptors:
@@ -123,7 +125,7 @@ descriptors:
 
 #[test]
 fn a_value_takes_precedence_over_any_value() {
-    let rules = rules("envoy-ratelimit", TIERS);
+    let rules = rules(Format::EnvoyRatelimit, TIERS);
     assert_lines(
         &rules,
         &[
@@ -156,7 +158,7 @@ fn a_value_takes_precedence_over_any_value() {
 #[test]
 fn a_lookup_never_goes_back_up() {
     let rules = rules(
-        "envoy-ratelimit",
+        Format::EnvoyRatelimit,
         "
 domain: api
 descriptors:
@@ -191,14 +193,14 @@ fn units_are_whole_multiples_of_their_length() {
             "domain: d\ndescriptors: [ {{ key: k, rate_limit: {{ unit: {unit}, requests_per_unit: 7 }} }} ]"
         );
         let expected = format!("- {{ capacity: 7, window: {window} }}");
-        assert_lines(&rules("envoy-ratelimit", &text), &[&expected]);
+        assert_lines(&rules(Format::EnvoyRatelimit, &text), &[&expected]);
     }
 }
 
 #[test]
 fn what_rules_do_not_express_is_in_comments() {
     let rules = rules(
-        "envoy-ratelimit",
+        Format::EnvoyRatelimit,
         "
 domain: api
 descriptors:
@@ -239,7 +241,7 @@ descriptors:
 #[test]
 fn merge_keys_are_resolved() {
     let rules = rules(
-        "envoy-ratelimit",
+        Format::EnvoyRatelimit,
         "
 domain: api
 descriptors:

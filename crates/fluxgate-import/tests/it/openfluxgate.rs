@@ -1,5 +1,7 @@
 //! OpenFluxGate.
 
+use fluxgate_import::Format;
+
 use super::{assert_lines, at_once, rules};
 
 const EXPORT: &str = r#"[
@@ -36,7 +38,7 @@ const EXPORT: &str = r#"[
 
 #[test]
 fn an_export_becomes_rule_sets() {
-    let rules = rules("openfluxgate", EXPORT);
+    let rules = rules(Format::OpenFluxgate, EXPORT);
     assert_lines(
         &rules,
         &[
@@ -97,13 +99,13 @@ fn an_export_becomes_rule_sets() {
 fn a_set_or_one_rule_is_enough() {
     let one = "id: r\nscope: GLOBAL\nbands: [ { windowSeconds: 1, capacity: 1 } ]\n";
     assert_lines(
-        &rules("openfluxgate", one),
+        &rules(Format::OpenFluxgate, one),
         &["default:", "- id: r", "scope: global"],
     );
     let set =
         "ruleSetId: edge\nrules:\n  - { id: r, bands: [ { windowSeconds: 1, capacity: 1 } ] }\n";
     assert_lines(
-        &rules("openfluxgate", set),
+        &rules(Format::OpenFluxgate, set),
         &["edge:", "- id: r", "scope: per_api_key"],
     );
 }
@@ -111,7 +113,7 @@ fn a_set_or_one_rule_is_enough() {
 #[test]
 fn fields_that_are_not_read_are_reported() {
     let rules = rules(
-        "openfluxgate",
+        Format::OpenFluxgate,
         "
 ruleSetId: edge
 owner: team-a

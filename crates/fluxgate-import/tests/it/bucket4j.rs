@@ -1,5 +1,7 @@
 //! The Spring Boot starter for Bucket4j.
 
+use fluxgate_import::Format;
+
 use super::{assert_lines, at_once, decide, rules};
 
 const SHOP: &str = r#"
@@ -44,7 +46,7 @@ bucket4j:
 
 #[test]
 fn filters_become_groups_of_rules() {
-    let rules = rules("bucket4j", SHOP);
+    let rules = rules(Format::Bucket4j, SHOP);
     assert_lines(
         &rules,
         &[
@@ -76,7 +78,7 @@ fn filters_become_groups_of_rules() {
             "group: filter-2",
             "on_missing_key: anonymous",
             "- { id: burst, capacity: 4, window: 1s }",
-            "- { capacity: 100, window: 1d, refill: 50, period: 1d }",
+            "- { capacity: 100, window: 1d, refill: 50 }",
             "cost: 2",
         ],
     );
@@ -104,7 +106,7 @@ fn filters_become_groups_of_rules() {
 #[test]
 fn a_greedy_refill_is_continuous() {
     let text = "bucket4j: { filters: [ { rate-limits: [ { bandwidths: [ { capacity: 2, time: 1, unit: seconds } ] } ] } ] }";
-    let rules = rules("bucket4j", text);
+    let rules = rules(Format::Bucket4j, text);
     let lines = [0, 0, 0, 499_999, 500_000, 500_000].map(|t| format!("{{\"t\":{t}}}\n"));
     assert_eq!(decide(&rules, &lines.concat()), "aaddad");
 }
@@ -112,7 +114,7 @@ fn a_greedy_refill_is_continuous() {
 #[test]
 fn both_kinds_of_refill_need_two_rules() {
     let rules = rules(
-        "bucket4j",
+        Format::Bucket4j,
         "
 bucket4j:
   enabled: false
@@ -147,7 +149,7 @@ bucket4j:
 #[test]
 fn placeholders_become_their_defaults_in_every_text() {
     let rules = rules(
-        "bucket4j",
+        Format::Bucket4j,
         "
 bucket4j:
   enabled: ${RL:false}
@@ -190,7 +192,7 @@ fn documents_become_rule_sets() {
     let (first, second) = (limit(1), limit(2));
     let prod = "spring: { config: { activate: { on-profile: prod } } }\n";
     let one = rules(
-        "bucket4j",
+        Format::Bucket4j,
         &format!("server: {{ port: 80 }}\n---\n{prod}{first}"),
     );
     assert_lines(
@@ -202,7 +204,10 @@ fn documents_become_rule_sets() {
         ],
     );
     let off = "spring.config.activate.on-profile: dev\nbucket4j: { enabled: false }\n";
-    let all = rules("bucket4j", &format!("{first}---\n{prod}{second}---\n{off}"));
+    let all = rules(
+        Format::Bucket4j,
+        &format!("{first}---\n{prod}{second}---\n{off}"),
+    );
     assert_lines(
         &all,
         &[
@@ -231,12 +236,12 @@ fn a_path_predicate_and_a_url_both_hold() {
         ("/api/.*", "/api/users/**"),
         (".*", "/api/users/**"),
     ] {
-        let rules = rules("bucket4j", &with(url, "first", "PATH=/api/users/**"));
+        let rules = rules(Format::Bucket4j, &with(url, "first", "PATH=/api/users/**"));
         let path = format!("path: [\"{path}\"]");
         assert_lines(&rules, &["- id: filter-1-1", &path, "- id: filter-1-2"]);
         assert!(!rules.contains("# changed"), "{rules}");
     }
-    let wider = rules("bucket4j", &with("/(a|b)/.*", "all", "PATH=/a/**"));
+    let wider = rules(Format::Bucket4j, &with("/(a|b)/.*", "all", "PATH=/a/**"));
     assert_lines(
         &wider,
         &[
@@ -245,14 +250,17 @@ fn a_path_predicate_and_a_url_both_hold() {
             "path: [\"/a/*/**\", \"/b/*/**\"]",
         ],
     );
-    let grouped = rules("bucket4j", &with("/(a|b)/.*", "first", "PATH=/a/**"));
+    let grouped = rules(Format::Bucket4j, &with("/(a|b)/.*", "first", "PATH=/a/**"));
     assert_lines(
         &grouped,
         &[
             "# not carried over: the rate limit with the predicate `PATH: /a/**` together with `url` (line 6)",
         ],
     );
-    let twice = rules("bucket4j", &with("/x", "all", "METHOD=GET', 'METHOD=POST"));
+    let twice = rules(
+        Format::Bucket4j,
+        &with("/x", "all", "METHOD=GET', 'METHOD=POST"),
+    );
     assert_lines(
         &twice,
         &[
@@ -264,7 +272,7 @@ fn a_path_predicate_and_a_url_both_hold() {
 #[test]
 fn fields_that_are_not_read_are_reported() {
     let rules = rules(
-        "bucket4j",
+        Format::Bucket4j,
         "
 bucket4j:
   cache-to-use: redis

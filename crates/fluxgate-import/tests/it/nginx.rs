@@ -1,6 +1,8 @@
 //! nginx.
 
-use super::{assert_lines, at_once, decide, rules};
+use fluxgate_import::Format;
+
+use super::{assert_lines, at_once, decide, rules, simulate};
 
 /// Returns a server with a zone of 10 requests a second per address, and this content.
 fn server(content: &str) -> String {
@@ -20,19 +22,19 @@ fn at(micros: u64) -> String {
 fn a_burst_without_delay_admits_one_more_than_the_burst() {
     for burst in [0, 1, 5, 20] {
         let text = server(&format!("limit_req zone=one burst={burst} nodelay;"));
-        let decided = at_once(&rules("nginx", &text), &[REQUEST; 30]);
+        let decided = at_once(&rules(Format::Nginx, &text), &[REQUEST; 30]);
         let expected = "a".repeat(burst + 1) + &"d".repeat(29 - burst);
         assert_eq!(decided, expected, "{burst}");
     }
     // One request returns every 100 ms.
     let text = server("limit_req zone=one burst=1 nodelay;");
     let lines = [0, 0, 0, 99_999, 100_000, 100_000].map(at).concat();
-    assert_eq!(decide(&rules("nginx", &text), &lines), "aaddad");
+    assert_eq!(decide(&rules(Format::Nginx, &text), &lines), "aaddad");
 }
 
 #[test]
 fn without_a_burst_requests_must_be_apart() {
-    let rules = rules("nginx", &server("limit_req zone=one;"));
+    let rules = rules(Format::Nginx, &server("limit_req zone=one;"));
     let lines = [0, 99_999, 100_000, 100_001, 200_000].map(at).concat();
     assert_eq!(decide(&rules, &lines), "adada");
 }
@@ -40,11 +42,9 @@ fn without_a_burst_requests_must_be_apart() {
 /// Returns the delays of requests at once, in milliseconds, of those that pass.
 #[track_caller]
 fn delays(rules: &str, count: usize) -> Vec<u64> {
-    let dir = crate::support::Dir::with_rules(rules);
-    let run = dir.simulate(at(0).repeat(count), &[]);
-    let passed = run
+    let decisions = simulate(rules, &at(0).repeat(count));
+    let passed = decisions
         .lines()
-        .into_iter()
         .filter(|line| line.contains("\"allowed\":true"));
     let delay = |line: &str| {
         let (_, rest) = line.split_once("\"delay_us\":").unwrap();
@@ -56,11 +56,17 @@ fn delays(rules: &str, count: usize) -> Vec<u64> {
 
 #[test]
 fn a_burst_is_delayed_to_the_rate() {
-    let queued = rules("nginx", &server("limit_req zone=one burst=3;"));
+    let queued = rules(Format::Nginx, &server("limit_req zone=one burst=3;"));
     assert_eq!(delays(&queued, 9), [0, 100, 200, 300]);
-    let two_stages = rules("nginx", &server("limit_req zone=one burst=5 delay=3;"));
+    let two_stages = rules(
+        Format::Nginx,
+        &server("limit_req zone=one burst=5 delay=3;"),
+    );
     assert_eq!(delays(&two_stages, 9), [0, 0, 0, 0, 100, 200]);
-    let no_delay = rules("nginx", &server("limit_req zone=one burst=2 delay=7;"));
+    let no_delay = rules(
+        Format::Nginx,
+        &server("limit_req zone=one burst=2 delay=7;"),
+    );
     assert_eq!(delays(&no_delay, 9), [0, 0, 0]);
 }
 
@@ -100,7 +106,7 @@ http {
 
 #[test]
 fn a_site_is_carried_over_by_its_locations() {
-    let rules = rules("nginx", SITE);
+    let rules = rules(Format::Nginx, SITE);
     assert_lines(
         &rules,
         &[
@@ -113,12 +119,12 @@ fn a_site_is_carried_over_by_its_locations() {
             "\"shop.example.com\":",
             "# changed: the requests of `/api/` count here too (line 18)",
             "- id: perip",
-            "- { capacity: 3, window: 1s, refill: 10, period: 1s }",
+            "- { capacity: 3, window: 1s, refill: 10 }",
             "- id: perkey",
             "path: [\"/api/*/**\"]",
             "key: [\"header:x-api-key\"]",
             "on_missing_key: skip",
-            "- { capacity: 2, window: 1m, refill: 60, period: 1m }",
+            "- { capacity: 2, window: 1m, refill: 60 }",
             "- id: perip-2",
             "mode: shadow",
             "path: [\"/api/health\"]",
@@ -146,7 +152,7 @@ fn equal_uses_of_a_zone_are_one_counter() {
          location /b { limit_req zone=one burst=1 nodelay; } \
          location /c { }",
     );
-    let rules = rules("nginx", &text);
+    let rules = rules(Format::Nginx, &text);
     assert_lines(&rules, &["- id: one", "path: [\"/a*/**\", \"/b*/**\"]"]);
     let request = |path: &str| format!("\"ip\":\"192.0.2.1\",\"path\":\"{path}\"");
     let (a, b, c) = (request("/a"), request("/b"), request("/c"));
@@ -164,10 +170,13 @@ fn a_nested_expression_does_not_cover_the_server() {
     };
     let request = |path: &str| format!("\"ip\":\"192.0.2.1\",\"path\":\"{path}\"");
     let (outside, inside) = (request("/x.png"), request("/api/x.png"));
-    let same = rules("nginx", &nested(""));
+    let same = rules(Format::Nginx, &nested(""));
     assert_eq!(at_once(&same, &[&outside, &outside]), "ad");
     assert_eq!(at_once(&same, &[&inside, &inside]), "aa");
-    let other = rules("nginx", &nested("limit_req zone=one burst=5 nodelay;"));
+    let other = rules(
+        Format::Nginx,
+        &nested("limit_req zone=one burst=5 nodelay;"),
+    );
     assert_lines(
         &other,
         &[
@@ -182,7 +191,7 @@ fn addresses_other_than_the_client_s_are_reported() {
     let text =
         "limit_req_zone $realip_remote_addr$server_port zone=z:1m rate=1r/s;\nlimit_req zone=z;\n";
     assert_lines(
-        &rules("nginx", text),
+        &rules(Format::Nginx, text),
         &[
             "# changed: $realip_remote_addr is the address of the client, not of the proxy (line 1)",
             "# changed: $server_port is ignored: all addresses and ports of a server count together (line 1)",
@@ -195,7 +204,7 @@ fn addresses_other_than_the_client_s_are_reported() {
 fn a_part_of_a_configuration_needs_no_server() {
     let text =
         "limit_req_zone $server_name zone=all:1m rate=1r/s;\nlocation /x { limit_req zone=all; }\n";
-    let rules = rules("nginx", text);
+    let rules = rules(Format::Nginx, text);
     assert_lines(
         &rules,
         &["nginx:", "- id: all", "path: [\"/x*/**\"]", "scope: global"],
@@ -206,13 +215,13 @@ fn a_part_of_a_configuration_needs_no_server() {
 fn bursts_have_a_bound() {
     let text =
         "limit_req_zone $uri zone=z:1m rate=1r/m;\nlimit_req zone=z burst=900000000 nodelay;\n";
-    let rules = rules("nginx", text);
+    let rules = rules(Format::Nginx, text);
     assert_lines(
         &rules,
         &[
             "# changed: a burst of 900000000 is reduced to 5270399, the maximum (line 1)",
             "key: [path]",
-            "- { capacity: 5270400, window: 1m, refill: 1, period: 1m }",
+            "- { capacity: 5270400, window: 1m, refill: 1 }",
         ],
     );
 }
@@ -227,7 +236,10 @@ fn servers_with_one_name_and_the_same_limits_are_one_set() {
              server {{ listen 443 ssl; server_name e.com www.e.com; {second} }}\n"
         )
     };
-    let same = rules("nginx", &blocks("limit_req zone=one burst=1 nodelay;"));
+    let same = rules(
+        Format::Nginx,
+        &blocks("limit_req zone=one burst=1 nodelay;"),
+    );
     assert_lines(
         &same,
         &[
@@ -238,7 +250,10 @@ fn servers_with_one_name_and_the_same_limits_are_one_set() {
     );
     assert_eq!(same.matches("changed").count(), 1, "{same}");
     assert_eq!(same.matches("- id:").count(), 1, "{same}");
-    let other = rules("nginx", &blocks("limit_req zone=one burst=7 nodelay;"));
+    let other = rules(
+        Format::Nginx,
+        &blocks("limit_req zone=one burst=7 nodelay;"),
+    );
     assert_lines(
         &other,
         &[
@@ -246,7 +261,7 @@ fn servers_with_one_name_and_the_same_limits_are_one_set() {
             "# changed: zone `one` is one counter in nginx; e.com-2/one and this rule have their own (line 1)",
             "# changed: another server has the same name and other limits, see `e.com` (line 3)",
             "\"e.com-2\":",
-            "- { capacity: 8, window: 1s, refill: 10, period: 1s }",
+            "- { capacity: 8, window: 1s, refill: 10 }",
         ],
     );
 }
@@ -254,7 +269,7 @@ fn servers_with_one_name_and_the_same_limits_are_one_set() {
 #[test]
 fn addresses_that_geo_exempts_are_not_limited() {
     let rules = rules(
-        "nginx",
+        Format::Nginx,
         "
 http {
     geo $limited { default 1; 10.0.0.0/8 0; 192.0.2.7 0; }
@@ -281,5 +296,8 @@ http {
 #[test]
 fn a_named_group_is_a_group() {
     let text = server("location ~ ^/users/(?<id>\\d+)/orders$ { limit_req zone=one; }");
-    assert_lines(&rules("nginx", &text), &["path: [\"/users/?*/orders\"]"]);
+    assert_lines(
+        &rules(Format::Nginx, &text),
+        &["path: [\"/users/?*/orders\"]"],
+    );
 }
