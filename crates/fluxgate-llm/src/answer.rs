@@ -4,12 +4,12 @@ mod choices;
 mod content_blocks;
 mod output_items;
 
+use crate::answer_facts::AnswerFacts;
 use crate::api::Api;
-use crate::facts::Facts;
 use crate::reader::{JsonFault, Kind, Reader};
 
 /// Reads the data of an event.
-pub(crate) fn read_event(api: Api, data: &[u8]) -> Result<Facts, JsonFault> {
+pub(crate) fn read_event(api: Api, data: &[u8]) -> Result<AnswerFacts, JsonFault> {
     read(data, |reader| match api {
         Api::ChatCompletions | Api::Completions | Api::Embeddings => choices::read(api, reader),
         Api::Responses => output_items::read_event(api, reader),
@@ -18,7 +18,7 @@ pub(crate) fn read_event(api: Api, data: &[u8]) -> Result<Facts, JsonFault> {
 }
 
 /// Reads an answer that is no stream.
-pub(crate) fn read_body(api: Api, body: &[u8]) -> Result<Facts, JsonFault> {
+pub(crate) fn read_body(api: Api, body: &[u8]) -> Result<AnswerFacts, JsonFault> {
     read(body, |reader| match api {
         Api::ChatCompletions | Api::Completions | Api::Embeddings => choices::read(api, reader),
         Api::Responses => output_items::read_body(api, reader),
@@ -29,15 +29,15 @@ pub(crate) fn read_body(api: Api, body: &[u8]) -> Result<Facts, JsonFault> {
 /// Reads a text of one object, or of a list that some servers put it into.
 fn read(
     text: &[u8],
-    read_one: impl Fn(&mut Reader<'_>) -> Result<Facts, JsonFault>,
-) -> Result<Facts, JsonFault> {
+    read_one: impl Fn(&mut Reader<'_>) -> Result<AnswerFacts, JsonFault>,
+) -> Result<AnswerFacts, JsonFault> {
     let mut reader = Reader::new(text);
-    let mut facts = Facts::default();
+    let mut facts = AnswerFacts::default();
     if reader.kind()? == Kind::Array {
-        let mut elements = reader.elements()?;
-        while elements.next(&mut reader)? {
-            facts.add(read_one(&mut reader)?);
-        }
+        reader.for_each_element(|reader| {
+            facts.add(read_one(reader)?);
+            Ok(())
+        })?;
     } else {
         facts = read_one(&mut reader)?;
     }

@@ -1,24 +1,25 @@
-//! Answers that are no streams.
+//! Answers that are not streams.
 
 use crate::api::Api;
-use crate::observed::Observed;
 use crate::usage_finder::UsageFinder;
+use crate::usage_tally::UsageTally;
 
-/// The text of a larger answer is counted by all its bytes if it reports no usage.
+/// The size up to which an answer is kept. A larger one that reports no usage counts by all its
+/// bytes.
 pub(crate) const MAX_BODY: usize = 4 * 1024 * 1024;
 
 /// Reads a JSON answer while it passes, unchanged.
 ///
-/// The usage is found in an answer of any size: that of a batch of embeddings has many
-/// megabytes and ends with it. The rest is kept, up to a bound, to count its text in case
-/// there is no usage.
+/// It finds the usage in an answer of any size: a batch of embeddings has many megabytes and
+/// ends with the usage. It keeps the answer up to [`MAX_BODY`], to count its text if there is no
+/// usage.
 #[derive(Debug)]
 pub(crate) struct BodyScanner {
     api: Api,
     finder: UsageFinder,
     kept: Vec<u8>,
     size: u64,
-    pub(crate) observed: Observed,
+    pub(crate) tally: UsageTally,
 }
 
 impl BodyScanner {
@@ -28,7 +29,7 @@ impl BodyScanner {
             finder: UsageFinder::default(),
             kept: Vec::new(),
             size: 0,
-            observed: Observed::new(api),
+            tally: UsageTally::new(api),
         }
     }
 
@@ -43,20 +44,20 @@ impl BodyScanner {
         }
     }
 
-    /// Takes the end of the answer, or the place where it was cut off. Its usage is that of
-    /// the whole answer in either case. If it has no completion, the text is counted.
+    /// Ends the answer, which may have been cut off. Usage in it is that of the whole answer in
+    /// either case. Without usage of the completion, the text counts.
     pub(crate) fn finish(&mut self) {
         let usage = self.finder.found();
         let kept = std::mem::take(&mut self.kept);
         let size = std::mem::take(&mut self.size);
-        self.observed.add_usage(usage);
+        self.tally.add_usage(usage);
         if usage.completion().unwrap_or(0) == 0 {
             if kept.is_empty() {
-                self.observed.add_unread(size, usage);
+                self.tally.add_unread(size, usage);
             } else {
-                self.observed.add_body(&kept);
+                self.tally.add_body(&kept);
             }
         }
-        self.observed.end();
+        self.tally.end();
     }
 }

@@ -6,19 +6,19 @@ use crate::api::Api;
 use crate::usage::ReportedUsage;
 use crate::usage_finder::UsageFinder;
 
-/// Data of an event beyond this size is not kept.
+/// The most data of an event that is kept.
 pub(crate) const MAX_EVENT: usize = 1024 * 1024;
 
-/// Buffers keep no more than this between events.
+/// The capacity that buffers keep between events.
 const KEPT_CAPACITY: usize = 64 * 1024;
 
-/// So many bytes of a line say which field it has: those of a byte order mark and `data: `.
-const FIELD: usize = 9;
+/// The number of bytes that tell which field a line has: a byte order mark and `data: `.
+const FIELD_LEN: usize = 9;
 
 /// The data of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventData<'a> {
-    /// There is none: comments, or other fields.
+    /// No data, only comments or other fields.
     None,
     /// The lines of data, joined by line feeds.
     Whole(&'a [u8]),
@@ -165,10 +165,10 @@ impl EventSplitter {
             Some(Field::Data) => self.add_data(bytes),
             Some(_) => (),
             None => {
-                let missing = FIELD - self.line.len();
+                let missing = FIELD_LEN - self.line.len();
                 let (start, rest) = bytes.split_at(bytes.len().min(missing));
                 self.line.extend_from_slice(start);
-                if self.line.len() == FIELD {
+                if self.line.len() == FIELD_LEN {
                     let line = std::mem::take(&mut self.line);
                     self.field = Some(self.start_line(&line));
                     self.extend_line(rest);

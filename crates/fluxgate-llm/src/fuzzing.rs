@@ -1,11 +1,13 @@
-//! Functions that take any bytes and panic where a promise of the crate does not hold. Fuzz
-//! targets call them, and so does a test: with the seeds, and with inputs near them.
+//! Functions for fuzz targets: they take any bytes and panic if a promise of the crate does not
+//! hold. A test calls them as well, with the seeds and with inputs near them.
+//!
+//! Only with the feature `fuzzing`, which is not part of the stable API.
 
 use crate::api::Api;
-use crate::meter::{AnswerFormat, Meter, Passed};
-use crate::observed::TokenUsage;
+use crate::meter::{AnswerFormat, Meter, MeterOutput};
 use crate::request::Request;
 use crate::reserve::Reserve;
+use crate::usage_tally::TokenUsage;
 
 /// A function that takes any bytes.
 pub type FuzzFn = fn(&[u8]);
@@ -89,8 +91,8 @@ fn run(
     let mut passed = Vec::new();
     for chunk in answer.chunks(size) {
         match meter.feed(chunk) {
-            Passed::Unchanged => passed.extend_from_slice(chunk),
-            Passed::Instead(bytes) => passed.extend_from_slice(&bytes),
+            MeterOutput::Unchanged => passed.extend_from_slice(chunk),
+            MeterOutput::Instead(bytes) => passed.extend_from_slice(&bytes),
         }
     }
     passed.extend_from_slice(&meter.finish());

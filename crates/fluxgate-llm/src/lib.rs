@@ -1,18 +1,19 @@
-//! Tokens of calls to language models: what a request may use, and what its answer used.
+//! Tokens of calls to language models: those that a request may use, and those that its answer
+//! used.
 //!
-//! There is no network and no limit here, only what both sides of a call say. A gateway
+//! The crate reads requests and answers. It has no network and no limits. A gateway
 //!
-//! 1. finds the [`Api`] by the path and reads the [`Request`]. One that cannot be read cannot
-//!    be counted: answer it with 400 and the [`RequestError`], which names the member;
+//! 1. finds the [`Api`] by the path and reads the [`Request`]. A request that cannot be read
+//!    cannot be counted: answer it with 400 and the [`RequestError`], which names the member;
 //! 2. reserves [`Request::total_tokens`], or [clamps](Request::clamp) the completion to what is
-//!    left, and sends what [`Request::rewrite`] returns;
+//!    left, and sends the body that [`Request::rewrite`] returns;
 //! 3. passes a successful answer through a [`Meter`] and settles the reservation with its
 //!    [`tokens`](Meter::tokens).
 //!
-//! Compressed answers cannot be read, so a gateway sends `Accept-Encoding: identity`.
+//! A compressed answer cannot be read, so a gateway sends `Accept-Encoding: identity`.
 //!
 //! ```
-//! use fluxgate_llm::{AnswerFormat, Api, Meter, Passed, Request, Reserve};
+//! use fluxgate_llm::{AnswerFormat, Api, Meter, MeterOutput, Request, Reserve};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let api = Api::of_path("/v1/chat/completions").ok_or("another path")?;
@@ -25,10 +26,10 @@
 //!
 //! let mut meter = Meter::new(request, AnswerFormat::Events);
 //! let hi = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hi!\"}}]}\n\n";
-//! assert_eq!(meter.feed(hi), Passed::Unchanged);
+//! assert_eq!(meter.feed(hi), MeterOutput::Unchanged);
 //! let usage = b"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2}}\n\n";
-//! assert_eq!(meter.feed(usage), Passed::Instead(Vec::new()));
-//! assert_eq!(meter.feed(b"data: [DONE]\n\n"), Passed::Unchanged);
+//! assert_eq!(meter.feed(usage), MeterOutput::Instead(Vec::new()));
+//! assert_eq!(meter.feed(b"data: [DONE]\n\n"), MeterOutput::Unchanged);
 //! assert!(meter.finish().is_empty());
 //! assert_eq!(meter.tokens().total_tokens, 11);
 //! # Ok(())
@@ -37,33 +38,32 @@
 #![deny(missing_docs)]
 
 mod answer;
+mod answer_facts;
 mod api;
 mod body;
 mod error;
 mod events;
-mod facts;
 #[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
 pub mod fuzzing;
 mod members;
 mod meter;
-mod observed;
 mod prompt;
 mod reader;
 mod request;
 mod reserve;
 mod rewrite;
-mod seen;
 mod stream;
 mod text;
+mod text_counts;
 mod usage;
 mod usage_finder;
+mod usage_tally;
 mod values;
 
 pub use api::Api;
 pub use error::RequestError;
-pub use meter::{AnswerFormat, Meter, Passed};
-pub use observed::TokenUsage;
+pub use meter::{AnswerFormat, Meter, MeterOutput};
 pub use prompt::{AUDIO_BYTES_PER_TOKEN, IMAGE_TOKENS, MESSAGE_TOKENS};
 pub use request::Request;
 pub use reserve::Reserve;
+pub use usage_tally::TokenUsage;

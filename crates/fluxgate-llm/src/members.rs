@@ -1,9 +1,9 @@
-//! The members of a request that count.
+//! The known members of a request.
 
 use crate::error::RequestError;
 use crate::text::JsonStr;
 
-/// What a member is for.
+/// The role of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A list of messages.
@@ -54,7 +54,7 @@ const MEMBERS: [(&str, Role); 28] = [
     ("background", Role::Background),
 ];
 
-/// Texts, lists and objects that no model reads.
+/// Members with texts, lists or objects that no model reads.
 const PARAMETERS: [&str; 18] = [
     "model",
     "user",
@@ -76,23 +76,23 @@ const PARAMETERS: [&str; 18] = [
     "conversation",
 ];
 
-/// No known member has a longer name.
+/// The length of the longest name of a known member, or more.
 const LONGEST: usize = 32;
 
-/// How many members an object may have that is searched for known ones, because the search
-/// takes a while for each.
+/// The most members of an object that is searched for known ones. The search takes a while for
+/// each member.
 const MAX_MEMBERS: u32 = 1_000;
 
-/// The known members of an object that have occurred.
+/// The known members of an object that have occurred so far.
 #[derive(Debug, Default)]
-pub(crate) struct Occurred {
+pub(crate) struct MemberPresence {
     /// A bit for each known member.
     known: u32,
     /// The number of all members.
     count: u32,
 }
 
-impl Occurred {
+impl MemberPresence {
     /// Returns the known member of a request that has this name, if any.
     pub(crate) fn request_member(
         &mut self,
@@ -106,8 +106,8 @@ impl Occurred {
     ///
     /// # Errors
     ///
-    /// The member occurs for the second time, a server that ignores case would take it for a
-    /// known one, or there are too many.
+    /// If the member occurs for the second time, if a server that ignores case would take it for
+    /// a known one, or if there are too many members.
     pub(crate) fn find(
         &mut self,
         name: JsonStr<'_>,
@@ -146,7 +146,7 @@ impl Occurred {
     }
 }
 
-/// Returns whether a member that does not count is known not to be part of the prompt.
+/// Returns whether a member is a parameter, which is never part of the prompt.
 pub(crate) fn is_parameter(name: JsonStr<'_>) -> bool {
     PARAMETERS.iter().any(|parameter| name.is(parameter))
 }
@@ -156,7 +156,7 @@ fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// Returns the letter that servers which ignore case may read: Go's decoder also takes two
+/// Returns the letter as servers that ignore case may read it. Go's decoder also takes two
 /// letters outside of ASCII for `s` and `k`.
 fn fold(letter: char) -> char {
     match letter {

@@ -1,9 +1,9 @@
 //! The meter of an answer.
 
 use crate::body::BodyScanner;
-use crate::observed::TokenUsage;
 use crate::request::Request;
 use crate::stream::StreamScanner;
+use crate::usage_tally::TokenUsage;
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub enum AnswerFormat {
     Unreadable,
 }
 
-/// What to pass on for a chunk of an answer.
+/// The bytes to pass on for a chunk of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Passed {
+pub enum MeterOutput {
     /// The chunk as it is.
     Unchanged,
     /// These bytes instead, if any.
@@ -27,21 +27,21 @@ pub enum Passed {
 
 /// Reads an answer while it passes, and counts its tokens.
 ///
-/// Feed it with chunks as they come, cut anywhere, and pass on what it returns. Call
-/// [`finish`](Self::finish) at the end, or [`cut_off`](Self::cut_off) where either side cuts
-/// the answer off, and then charge [`tokens`](Self::tokens).
+/// Feed it chunks as they come, cut anywhere, and pass on what it returns. Call
+/// [`finish`](Self::finish) at the end, or [`cut_off`](Self::cut_off) if either side cuts the
+/// answer off. Then charge [`tokens`](Self::tokens).
 ///
-/// An upstream that reports usage is believed: its numbers count as they are. Where it
-/// reports none, the prompt counts by its bound, and the completion by what was seen: the
-/// number of events with text or the bytes of the text divided by `prompt_bytes_per_token`,
-/// whichever is more, for all choices together and with reasoning and the arguments of tools.
-/// Where a stream is cut off, or more text follows the last report, the larger of both counts.
-/// A report of 0 tokens is none if there was a prompt or text.
+/// If the upstream reports usage, its numbers count. If it reports none, the prompt counts by
+/// its bound, and the completion by its text, for all choices together, with reasoning and the
+/// arguments of tools: by the number of events with text or by the bytes divided by
+/// `prompt_bytes_per_token`, whichever is more. If a stream is cut off, or if more text follows
+/// the last report, the larger of report and text counts. A report of 0 tokens is ignored if
+/// there was a prompt or text.
 ///
-/// What cannot be read counts by its bytes: events that are no JSON or larger than 1 MiB (but
-/// not those of responses, which repeat the request), and JSON answers without usage that are
-/// larger than 4 MiB or cut off. An answer in an unreadable format uses all that was reserved
-/// for it, and so does one without usage to a request in the background.
+/// Parts that cannot be read count by their bytes: events that are not JSON or larger than 1 MiB
+/// (except those of responses, which repeat the request), and JSON answers without usage that
+/// are larger than 4 MiB or cut off. An answer in an unreadable format uses the whole
+/// reservation, and so does one without usage to a request in the background.
 #[derive(Debug)]
 pub struct Meter {
     request: Request,
@@ -59,15 +59,15 @@ enum Scanner {
 impl AnswerFormat {
     /// Returns the format that the headers `Content-Type` and `Content-Encoding` state.
     ///
-    /// What is not a stream of events is read as JSON, because servers often leave its type
-    /// out.
+    /// Everything but a stream of events is read as JSON, because servers often omit its
+    /// type.
     pub fn of_headers(content_type: Option<&[u8]>, content_encoding: Option<&[u8]>) -> Self {
         let encoding = content_encoding.unwrap_or_default().trim_ascii();
         if !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity") {
             return Self::Unreadable;
         }
-        let media_type = content_type.unwrap_or_default();
-        let media_type = media_type.split(|byte| *byte == b';').next();
+        let content_type = content_type.unwrap_or_default();
+        let media_type = content_type.split(|byte| *byte == b';').next();
         let media_type = media_type.unwrap_or_default().trim_ascii();
         if media_type.eq_ignore_ascii_case(b"text/event-stream") {
             Self::Events
@@ -78,7 +78,7 @@ impl AnswerFormat {
 }
 
 impl Meter {
-    /// Returns a meter of the answer to a request whose body was sent as
+    /// Creates a meter for the answer to a request, whose body was sent as
     /// [`rewrite`](Request::rewrite) returned it.
     pub fn new(request: Request, format: AnswerFormat) -> Self {
         let api = request.api();
@@ -96,39 +96,38 @@ impl Meter {
         }
     }
 
-    /// Takes a chunk of the answer. Returns what to pass on now.
-    pub fn feed(&mut self, chunk: &[u8]) -> Passed {
+    /// Reads a chunk of the answer. Returns what to pass on now.
+    pub fn feed(&mut self, chunk: &[u8]) -> MeterOutput {
         if !self.has_begun && !chunk.is_empty() {
             self.has_begun = true;
-            // No event begins so: servers that do not stream may state the type of a stream.
+            // No event begins with `{`: a server that does not stream may state the type of a stream.
             if matches!(self.scanner, Scanner::Stream(_)) && chunk[0] == b'{' {
                 self.scanner = Scanner::Body(BodyScanner::new(self.request.api()));
             }
         }
         match &mut self.scanner {
             Scanner::Stream(stream) => match stream.feed(chunk) {
-                Some(bytes) => Passed::Instead(bytes),
-                None => Passed::Unchanged,
+                Some(bytes) => MeterOutput::Instead(bytes),
+                None => MeterOutput::Unchanged,
             },
             Scanner::Body(body) => {
                 body.feed(chunk);
-                Passed::Unchanged
+                MeterOutput::Unchanged
             }
-            Scanner::Unreadable => Passed::Unchanged,
+            Scanner::Unreadable => MeterOutput::Unchanged,
         }
     }
 
-    /// Takes the end of the answer. Returns the bytes that are left to pass on.
+    /// Ends the answer. Returns the bytes that are left to pass on.
     pub fn finish(&mut self) -> Vec<u8> {
         let rest = self.cut_off();
         if let Scanner::Stream(stream) = &mut self.scanner {
-            stream.observed.end();
+            stream.tally.end();
         }
         rest
     }
 
-    /// Takes the place where the answer was cut off. Returns the bytes that are left to pass
-    /// on.
+    /// Ends an answer that was cut off. Returns the bytes that are left to pass on.
     pub fn cut_off(&mut self) -> Vec<u8> {
         match &mut self.scanner {
             Scanner::Stream(stream) => stream.finish(),
@@ -140,11 +139,11 @@ impl Meter {
         }
     }
 
-    /// Returns what the call used.
+    /// Returns the tokens that the call used.
     pub fn tokens(&self) -> TokenUsage {
         match &self.scanner {
-            Scanner::Stream(stream) => stream.observed.tokens(&self.request),
-            Scanner::Body(body) => body.observed.tokens(&self.request),
+            Scanner::Stream(stream) => stream.tally.tokens(&self.request),
+            Scanner::Body(body) => body.tally.tokens(&self.request),
             Scanner::Unreadable => TokenUsage {
                 prompt_tokens: self.request.prompt_tokens(),
                 completion_tokens: self.request.completion_tokens(),

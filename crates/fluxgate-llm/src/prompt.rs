@@ -1,9 +1,9 @@
 //! The bound of a prompt.
 //!
-//! Text counts by its bytes. That of messages, and of the parts of their content, is decoded
+//! Text counts by its bytes. The text of messages, and of the parts of their content, is decoded
 //! and counted with the names of members. Everything else, such as the schemas of tools and
 //! the arguments of their calls, is JSON that the model reads, and counts as it is written.
-//! These count otherwise:
+//! Exceptions:
 //!
 //! - a message, prompt or input: [`MESSAGE_TOKENS`] more, for what the model's format adds;
 //! - a part of a content: a byte more;
@@ -30,9 +30,9 @@ pub const IMAGE_TOKENS: u64 = 2_500;
 /// How many bytes of base64 make a token of audio.
 pub const AUDIO_BYTES_PER_TOKEN: u64 = 256;
 
-/// What a part of a prompt counts for.
+/// The text and tokens of a prompt, or of a part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct PromptTally {
     /// Bytes of text.
     text: u64,
     /// Tokens that do not depend on bytes of text.
@@ -45,7 +45,7 @@ enum Media {
     Audio,
 }
 
-impl Tally {
+impl PromptTally {
     pub(crate) fn add(&mut self, other: Self) {
         self.text += other.text;
         self.tokens += other.tokens;
@@ -56,35 +56,31 @@ impl Tally {
     }
 
     fn text(bytes: u64) -> Self {
-        let tokens = 0;
         Self {
             text: bytes,
-            tokens,
+            tokens: 0,
         }
     }
 }
 
-/// Counts one or several messages, prompts or inputs. Returns also how many there are.
-pub(crate) fn items(reader: &mut Reader<'_>) -> Result<(Tally, u64), JsonFault> {
+/// Counts one or several messages, prompts or inputs. Returns what they count for and how many
+/// there are.
+pub(crate) fn items(reader: &mut Reader<'_>) -> Result<(PromptTally, u64), JsonFault> {
     let mut items = 0;
-    let mut tally = Tally::default();
+    let mut tally = PromptTally::default();
     match reader.kind()? {
         Kind::Null => reader.null()?,
         Kind::Array => {
-            let mut elements = reader.elements()?;
-            while elements.next(reader)? {
-                match reader.kind()? {
-                    Kind::Number => token(reader, &mut tally)?,
-                    Kind::Array => {
-                        items += 1;
-                        tally.add(tokens(reader)?);
-                    }
-                    _ => {
-                        items += 1;
-                        tally.add(item(reader)?);
-                    }
-                }
-            }
+            reader.for_each_element(|reader| {
+                let kind = reader.kind()?;
+                items += u64::from(kind != Kind::Number);
+                tally.add(match kind {
+                    Kind::Number => token(reader)?,
+                    Kind::Array => tokens(reader)?,
+                    _ => item(reader)?,
+                });
+                Ok(())
+            })?;
         }
         _ => tally.add(item(reader)?),
     }
@@ -93,51 +89,51 @@ pub(crate) fn items(reader: &mut Reader<'_>) -> Result<(Tally, u64), JsonFault> 
     Ok((tally, items))
 }
 
-/// Counts a member that is not known, because servers put some of them into the prompt:
-/// arguments of templates, for one. A number or a flag is no text.
-pub(crate) fn unknown(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
+/// Counts an unknown member, because servers put some of them into the prompt: arguments of
+/// templates, for example. A number or a flag is not text.
+pub(crate) fn unknown(reader: &mut Reader<'_>) -> Result<PromptTally, JsonFault> {
     match reader.kind()? {
-        Kind::Number | Kind::Boolean | Kind::Null => reader.skip().map(|()| Tally::default()),
+        Kind::Number | Kind::Boolean | Kind::Null => reader.skip().map(|()| PromptTally::default()),
         Kind::String | Kind::Array | Kind::Object => value(reader),
     }
 }
 
 /// Counts a text, or JSON as it is written.
-pub(crate) fn value(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
+pub(crate) fn value(reader: &mut Reader<'_>) -> Result<PromptTally, JsonFault> {
     let bytes = match reader.kind()? {
         Kind::String => reader.string()?.len(),
         _ => reader.raw()?.len() as u64,
     };
-    Ok(Tally::text(bytes))
+    Ok(PromptTally::text(bytes))
 }
 
 /// Counts a message, or a part of its content.
 ///
 /// It recurses, because parts have contents too: at most as deep as the reader allows.
-fn item(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
+fn item(reader: &mut Reader<'_>) -> Result<PromptTally, JsonFault> {
     if reader.kind()? != Kind::Object {
         return value(reader);
     }
-    let mut tally = Tally::default();
-    // What the member with media counts for if that is what the object holds.
-    let mut media_text = Tally::default();
+    let mut tally = PromptTally::default();
+    // The members with media, which count by their text unless the type says what they hold.
+    let mut media_text = PromptTally::default();
     let mut media = None;
     let mut types = 0;
-    let mut members = reader.members()?;
-    while let Some(name) = members.next(reader)? {
+    reader.for_each_member(|reader, name| {
         tally.text += name.len();
         match &*name.decode() {
             b"type" if reader.kind()? == Kind::String => {
-                let of = reader.string()?;
-                tally.text += of.len();
-                media = Media::of_type(&of.decode());
+                let part_type = reader.string()?;
+                tally.text += part_type.len();
+                media = Media::of_type(&part_type.decode());
                 types += 1;
             }
             b"image_url" | b"source" | b"input_audio" => media_text.add(value(reader)?),
             b"content" | b"output" => tally.add(content(reader)?),
             _ => tally.add(value(reader)?),
         }
-    }
+        Ok(())
+    })?;
     match media {
         // With two types, servers differ in which one they take.
         Some(media) if types == 1 => tally.tokens += media.tokens(media_text.text),
@@ -147,17 +143,17 @@ fn item(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
 }
 
 /// Counts the content of a message or the output of a tool: a text, a part or a list of parts.
-fn content(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
+fn content(reader: &mut Reader<'_>) -> Result<PromptTally, JsonFault> {
     if reader.kind()? != Kind::Array {
         return item(reader);
     }
-    let mut tally = Tally::default();
-    let mut parts = reader.elements()?;
-    while parts.next(reader)? {
+    let mut tally = PromptTally::default();
+    reader.for_each_element(|reader| {
         // Even an empty part is not free.
         tally.text += 1;
         tally.add(item(reader)?);
-    }
+        Ok(())
+    })?;
     Ok(tally)
 }
 
@@ -180,20 +176,19 @@ impl Media {
 }
 
 /// Counts a list of tokens.
-fn tokens(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
-    let mut tally = Tally::default();
-    let mut elements = reader.elements()?;
-    while elements.next(reader)? {
-        match reader.kind()? {
-            Kind::Number => token(reader, &mut tally)?,
-            _ => tally.add(value(reader)?),
-        }
-    }
+fn tokens(reader: &mut Reader<'_>) -> Result<PromptTally, JsonFault> {
+    let mut tally = PromptTally::default();
+    reader.for_each_element(|reader| {
+        tally.add(match reader.kind()? {
+            Kind::Number => token(reader)?,
+            _ => value(reader)?,
+        });
+        Ok(())
+    })?;
     Ok(tally)
 }
 
-fn token(reader: &mut Reader<'_>, tally: &mut Tally) -> Result<(), JsonFault> {
+fn token(reader: &mut Reader<'_>) -> Result<PromptTally, JsonFault> {
     reader.number()?;
-    tally.tokens += 1;
-    Ok(())
+    Ok(PromptTally { text: 0, tokens: 1 })
 }

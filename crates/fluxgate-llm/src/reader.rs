@@ -35,16 +35,6 @@ pub(crate) struct Reader<'a> {
     depth: usize,
 }
 
-/// The members of an object that is being read.
-pub(crate) struct Members {
-    first: bool,
-}
-
-/// The elements of an array that is being read.
-pub(crate) struct Elements {
-    first: bool,
-}
-
 impl<'a> Reader<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Self {
         Self {
@@ -73,32 +63,56 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Enters an object.
-    pub(crate) fn members(&mut self) -> Result<Members, JsonFault> {
-        self.enter(b'{', "an object")?;
-        Ok(Members { first: true })
+    /// Reads an object: calls `read_value` after the name of each member, to read its value.
+    /// Skips a value of another kind. Returns whether it is an object.
+    #[inline]
+    pub(crate) fn for_each_member(
+        &mut self,
+        read_value: impl FnMut(&mut Self, JsonStr<'a>) -> Result<(), JsonFault>,
+    ) -> Result<bool, JsonFault> {
+        self.try_for_each_member(read_value)
     }
 
-    /// Enters an object, or skips a value of another kind.
-    pub(crate) fn members_if_object(&mut self) -> Result<Option<Members>, JsonFault> {
-        match self.kind()? {
-            Kind::Object => self.members().map(Some),
-            _ => self.skip().map(|()| None),
+    /// Reads an object like [`Reader::for_each_member`], where a value may have other faults.
+    #[inline]
+    pub(crate) fn try_for_each_member<E: From<JsonFault>>(
+        &mut self,
+        mut read_value: impl FnMut(&mut Self, JsonStr<'a>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        if self.kind()? != Kind::Object {
+            self.skip()?;
+            return Ok(false);
         }
-    }
-
-    /// Enters an array.
-    pub(crate) fn elements(&mut self) -> Result<Elements, JsonFault> {
-        self.enter(b'[', "an array")?;
-        Ok(Elements { first: true })
-    }
-
-    /// Enters an array, or skips a value of another kind.
-    pub(crate) fn elements_if_array(&mut self) -> Result<Option<Elements>, JsonFault> {
-        match self.kind()? {
-            Kind::Array => self.elements().map(Some),
-            _ => self.skip().map(|()| None),
+        self.enter()?;
+        let mut is_first = true;
+        while self.next_item(&mut is_first, b'}')? {
+            let name = self.string()?;
+            self.peek();
+            if !self.accept(b':') {
+                return Err(self.expected("a colon").into());
+            }
+            read_value(self, name)?;
         }
+        Ok(true)
+    }
+
+    /// Reads an array: calls `read_element` to read each element. Skips a value of another
+    /// kind. Returns whether it is an array.
+    #[inline]
+    pub(crate) fn for_each_element(
+        &mut self,
+        mut read_element: impl FnMut(&mut Self) -> Result<(), JsonFault>,
+    ) -> Result<bool, JsonFault> {
+        if self.kind()? != Kind::Array {
+            self.skip()?;
+            return Ok(false);
+        }
+        self.enter()?;
+        let mut is_first = true;
+        while self.next_item(&mut is_first, b']')? {
+            read_element(self)?;
+        }
+        Ok(true)
     }
 
     /// Reads a string.
@@ -112,14 +126,6 @@ impl<'a> Reader<'a> {
                 Ok(string)
             }
             Err((at, expected)) => Err(JsonFault::Syntax { at, expected }),
-        }
-    }
-
-    /// Reads a string, or skips a value of another kind.
-    pub(crate) fn if_string(&mut self) -> Result<Option<JsonStr<'a>>, JsonFault> {
-        match self.kind()? {
-            Kind::String => self.string().map(Some),
-            _ => self.skip().map(|()| None),
         }
     }
 
@@ -156,23 +162,11 @@ impl<'a> Reader<'a> {
     /// Reads a value of any kind.
     pub(crate) fn skip(&mut self) -> Result<(), JsonFault> {
         match self.kind()? {
-            Kind::Object => {
-                let mut members = self.members()?;
-                while members.next(self)?.is_some() {
-                    self.skip()?;
-                }
-                Ok(())
-            }
-            Kind::Array => {
-                let mut elements = self.elements()?;
-                while elements.next(self)? {
-                    self.skip()?;
-                }
-                Ok(())
-            }
-            Kind::String => self.string().map(|_| ()),
-            Kind::Number => self.number().map(|_| ()),
-            Kind::Boolean => self.boolean().map(|_| ()),
+            Kind::Object => self.for_each_member(|reader, _| reader.skip()).map(drop),
+            Kind::Array => self.for_each_element(Self::skip).map(drop),
+            Kind::String => self.string().map(drop),
+            Kind::Number => self.number().map(drop),
+            Kind::Boolean => self.boolean().map(drop),
             Kind::Null => self.null(),
         }
     }
@@ -208,10 +202,8 @@ impl<'a> Reader<'a> {
         is_next
     }
 
-    fn enter(&mut self, bracket: u8, expected: &'static str) -> Result<(), JsonFault> {
-        if self.peek() != Some(bracket) {
-            return Err(self.expected(expected));
-        }
+    /// Enters the object or array that starts here.
+    fn enter(&mut self) -> Result<(), JsonFault> {
         if self.depth == MAX_DEPTH {
             return Err(JsonFault::TooDeep { at: self.at });
         }
@@ -220,10 +212,10 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Goes on to the next item of an object or array, or leaves it.
-    fn next_item(&mut self, first: &mut bool, close: u8) -> Result<bool, JsonFault> {
+    /// Goes on to the next item of an object or array and returns true, or leaves it.
+    fn next_item(&mut self, is_first: &mut bool, close: u8) -> Result<bool, JsonFault> {
         self.peek();
-        let was_first = std::mem::replace(first, false);
+        let was_first = std::mem::replace(is_first, false);
         if self.accept(close) {
             self.depth -= 1;
             return Ok(false);
@@ -259,34 +251,6 @@ impl<'a> Reader<'a> {
             at: self.at,
             expected,
         }
-    }
-}
-
-impl Members {
-    /// Reads the name of the next member; its value comes next. Leaves the object after
-    /// the last one.
-    pub(crate) fn next<'a>(
-        &mut self,
-        reader: &mut Reader<'a>,
-    ) -> Result<Option<JsonStr<'a>>, JsonFault> {
-        if !reader.next_item(&mut self.first, b'}')? {
-            return Ok(None);
-        }
-        let name = reader.string()?;
-        reader.peek();
-        if reader.accept(b':') {
-            Ok(Some(name))
-        } else {
-            Err(reader.expected("a colon"))
-        }
-    }
-}
-
-impl Elements {
-    /// Returns whether there is another element, which comes next. Leaves the array after
-    /// the last one.
-    pub(crate) fn next(&mut self, reader: &mut Reader<'_>) -> Result<bool, JsonFault> {
-        reader.next_item(&mut self.first, b']')
     }
 }
 

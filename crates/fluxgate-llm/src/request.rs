@@ -1,11 +1,11 @@
-//! Requests: what they may use, and the changes that they need.
+//! Requests: the tokens that they may use, and the changes that they need.
 
 use std::ops::Range;
 
 use crate::api::Api;
 use crate::error::RequestError;
-use crate::members::{Occurred, Role, is_parameter};
-use crate::prompt::{self, Tally};
+use crate::members::{MemberPresence, Role, is_parameter};
+use crate::prompt::{self, PromptTally};
 use crate::reader::{Kind, Reader};
 use crate::reserve::Reserve;
 use crate::rewrite::{Edit, apply};
@@ -13,26 +13,26 @@ use crate::values::{MAX_NUMBER, boolean, unexpected, whole_number};
 
 const USAGE_OPTION: &str = "stream_options.include_usage";
 
-/// A request to a language model, as far as it counts.
+/// The parts of a request to a language model that count.
 ///
-/// What cannot be read cannot be counted: a body that is not a JSON object, that has a known
-/// member twice or spelled in another case, or whose known members have values of the wrong
-/// type is an error, and the request should be answered with 400. Members that only the
-/// upstream reads are left to it.
+/// A body that cannot be read cannot be counted. It is an error if the body is not a JSON
+/// object, if it has a known member twice or spelled in another case, or if a known member has
+/// a value of the wrong type: answer such a request with 400. Members that only the upstream
+/// reads are not checked.
 #[derive(Clone, Debug)]
 pub struct Request {
     api: Api,
     reserve: Reserve,
-    prompt: Tally,
-    /// How many prompts the body lists; each gets completions of its own, and so does a body
-    /// that lists none.
+    prompt: PromptTally,
+    /// How many prompts the body lists. Each gets its own completions; a body that lists none
+    /// counts as one prompt.
     prompts: u64,
     /// How many completions each prompt gets.
     choices: u64,
     /// The members that bound a completion, with their places; `None` for null.
     max_tokens: Vec<(Range<usize>, Option<u64>)>,
-    /// Members that bound a completion for some servers, which may prefer them. They can only
-    /// raise the bound: for other servers they are none.
+    /// Members that bound a completion for some servers only, with their places. They can only
+    /// raise the bound, because other servers ignore them.
     other_max_tokens: Vec<(Range<usize>, u64)>,
     /// The number of tokens that `max_tokens` is lowered to.
     clamp: Option<u64>,
@@ -72,7 +72,7 @@ impl Request {
         let mut request = Self {
             api,
             reserve,
-            prompt: Tally::default(),
+            prompt: PromptTally::default(),
             prompts: 0,
             choices: 1,
             max_tokens: Vec::new(),
@@ -99,7 +99,7 @@ impl Request {
         self.api
     }
 
-    /// Returns whether the answer is to be a stream of events.
+    /// Returns whether the request asks for a stream of events.
     pub fn streams(&self) -> bool {
         self.streams
     }
@@ -118,13 +118,13 @@ impl Request {
         self.api.has_stream_options() && self.streams && !self.asks_for_usage()
     }
 
-    /// Returns whether the answer may come before the completion. Then its usage may never be
+    /// Returns whether the completion may come after the answer, so that its usage may never be
     /// seen.
     pub fn runs_in_background(&self) -> bool {
         self.background
     }
 
-    /// Returns how bytes and missing numbers count.
+    /// Returns how bytes and missing bounds count.
     pub fn reserve(&self) -> &Reserve {
         &self.reserve
     }
@@ -162,8 +162,9 @@ impl Request {
         self.prompts.max(1).saturating_mul(self.choices)
     }
 
-    /// Lowers the bound of the completions so that all together have at most so many tokens.
-    /// [`rewrite`](Self::rewrite) then writes the bound, also where the client stated none.
+    /// Lowers the bound of each completion so that all together have at most
+    /// `completion_tokens` tokens. [`rewrite`](Self::rewrite) then writes the bound, even if the
+    /// client stated none.
     ///
     /// Returns whether there is at least one token for each completion; if not, nothing
     /// changes. Embeddings have no completion and always fit.
@@ -179,9 +180,9 @@ impl Request {
         each > 0
     }
 
-    /// Returns the body for the upstream, if it must differ from `body`, the one that was
-    /// read: with a lower bound of the completion, and with usage in streams. All other bytes
-    /// stay as they are.
+    /// Returns the body for the upstream, if it must differ from the `body` that was read: with
+    /// a lower bound of the completion, and with usage in streams. All other bytes stay the
+    /// same.
     pub fn rewrite(&self, body: &[u8]) -> Option<Vec<u8>> {
         let mut edits = self.max_tokens_edits();
         edits.extend(self.usage_edit());
@@ -201,21 +202,22 @@ impl Request {
         let Some(clamp) = self.clamp else {
             return Vec::new();
         };
-        let lower =
-            |(at, stated): (&Range<usize>, u64)| (stated > clamp).then(|| Edit::replace(at, clamp));
-        let others = self.other_max_tokens.iter();
-        let others = others.filter_map(|(at, stated)| lower((at, *stated)));
-        let stated = self.max_tokens.iter();
-        let stated = stated.filter_map(|(at, stated)| Some((at, (*stated)?)));
-        let mut edits: Vec<_> = others.chain(stated.clone().filter_map(lower)).collect();
+        let others = self.other_max_tokens.iter().map(|(at, bound)| (at, *bound));
+        let stated = self
+            .max_tokens
+            .iter()
+            .filter_map(|(at, bound)| Some((at, (*bound)?)));
+        let mut edits: Vec<_> = others
+            .chain(stated.clone())
+            .filter(|(_, bound)| *bound > clamp)
+            .map(|(at, _)| Edit::replace(at, clamp))
+            .collect();
         if stated.count() == 0 {
-            edits.extend(
-                match (self.max_tokens.first(), self.api.max_members().first()) {
-                    (Some((null, _)), _) => Some(Edit::replace(null, clamp)),
-                    (None, Some(name)) => Some(self.body.insert(name, clamp)),
-                    (None, None) => None,
-                },
-            );
+            if let Some((null, _)) = self.max_tokens.first() {
+                edits.push(Edit::replace(null, clamp));
+            } else if let Some(name) = self.api.max_members().first() {
+                edits.push(self.body.insert(name, clamp));
+            }
         }
         edits
     }
@@ -236,17 +238,17 @@ impl Request {
     }
 
     fn read_members(&mut self, reader: &mut Reader<'_>) -> Result<(), RequestError> {
-        let mut occurred = Occurred::default();
-        let mut members = reader.members()?;
+        let mut presence = MemberPresence::default();
         let mut is_empty = true;
-        while let Some(name) = members.next(reader)? {
+        reader.try_for_each_member(|reader, name| {
             is_empty = false;
-            match occurred.request_member(name)? {
+            match presence.request_member(name)? {
                 Some((name, role)) => self.read_member(name, role, reader)?,
                 None if is_parameter(name) => reader.skip()?,
                 None => self.prompt.add(prompt::unknown(reader)?),
             }
-        }
+            Ok::<_, RequestError>(())
+        })?;
         let at = reader.position() - 1;
         self.body = ObjectEnd { at, is_empty };
         Ok(())
@@ -325,15 +327,15 @@ fn stream_options(
     }
     let mut include_usage = None;
     let mut is_empty = true;
-    let mut occurred = Occurred::default();
-    let mut members = reader.members()?;
-    while let Some(name) = members.next(reader)? {
+    let mut presence = MemberPresence::default();
+    reader.try_for_each_member(|reader, name| {
         is_empty = false;
-        match occurred.find(name, &[USAGE_OPTION])? {
+        match presence.find(name, &[USAGE_OPTION])? {
             Some(_) => include_usage = Some(boolean(USAGE_OPTION, reader)?),
             None => reader.skip()?,
         }
-    }
+        Ok::<_, RequestError>(())
+    })?;
     let at = reader.position() - 1;
     let end = ObjectEnd { at, is_empty };
     Ok(StreamOptions::Object { end, include_usage })

@@ -4,28 +4,28 @@ use memchr::memmem;
 
 use crate::api::Api;
 use crate::events::{EventData, EventSplitter};
-use crate::observed::Observed;
+use crate::usage_tally::UsageTally;
 
-/// An event that is held longer than this is no usage.
+/// The most bytes of an event that are held. A longer event is not the one with the usage.
 const MAX_HELD: usize = 64 * 1024;
 
-/// The start of a choice, without white space, is searched for within so many bytes.
+/// The most bytes, white space included, in which the start of a choice is recognized.
 const MAX_CHOICE: usize = 32;
 
 /// Reads a stream of events while it passes.
 ///
-/// Bytes are passed on at once, with one exception: where the event with the usage is to be
-/// removed, the start of an event is held until it is known not to be that event, at the
-/// latest until it ends. Servers write events as a whole, so that is rare.
+/// Bytes pass at once, with one exception: if the event with the usage must be removed, the
+/// start of an event is held until it cannot be that event, at the latest until it ends.
+/// Servers write whole events, so that is rare.
 ///
 /// Only the event that `include_usage` adds at the end is removed. The `"usage":null` that it
 /// adds to the others stays: clients ignore it, and events stay as the upstream wrote them.
 #[derive(Debug)]
 pub(crate) struct StreamScanner {
     splitter: EventSplitter,
-    pub(crate) observed: Observed,
+    pub(crate) tally: UsageTally,
     removes_usage: bool,
-    /// The start of the current event, as far as it came in earlier chunks and waits.
+    /// The start of the current event that came in earlier chunks and was not passed on.
     held: Vec<u8>,
     /// Whether the start of the current event was passed on.
     is_released: bool,
@@ -37,7 +37,7 @@ impl StreamScanner {
     pub(crate) fn new(api: Api, removes_usage: bool) -> Self {
         Self {
             splitter: EventSplitter::new(api),
-            observed: Observed::new(api),
+            tally: UsageTally::new(api),
             removes_usage,
             held: Vec::new(),
             is_released: false,
@@ -45,9 +45,9 @@ impl StreamScanner {
         }
     }
 
-    /// Takes a chunk. Returns the bytes to pass on instead of it, if they differ.
+    /// Reads a chunk. Returns the bytes to pass on instead of it, if they differ.
     pub(crate) fn feed(&mut self, chunk: &[u8]) -> Option<Vec<u8>> {
-        let mut output = Output::of(chunk);
+        let mut output = ChunkOutput::new(chunk);
         let line_feed = self.splitter.rest_of_line_end(chunk);
         // Where the current event starts, or goes on from the chunk before.
         let mut start = 0;
@@ -59,7 +59,7 @@ impl StreamScanner {
         }
         let mut from = line_feed;
         while let Some(end) = self.splitter.next(chunk, from) {
-            let is_usage_only = observe(&mut self.observed, self.splitter.data());
+            let is_usage_only = add_event(&mut self.tally, self.splitter.data());
             self.was_removed = is_usage_only && self.removes_usage && !self.is_released;
             if self.was_removed {
                 self.held.clear();
@@ -76,11 +76,10 @@ impl StreamScanner {
         output.finish()
     }
 
-    /// Takes the end of the stream, or the place where it was cut off. Returns the bytes that
-    /// are left to pass on.
+    /// Ends the stream, which may have been cut off. Returns the bytes that are left to pass on.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
-        if observe(&mut self.observed, self.splitter.finish()) {
+        if add_event(&mut self.tally, self.splitter.finish()) {
             Vec::new()
         } else {
             held
@@ -88,7 +87,7 @@ impl StreamScanner {
     }
 
     /// Holds the chunk from `start` on, unless that cannot be the start of the usage.
-    fn hold(&mut self, start: usize, output: &mut Output<'_>) {
+    fn hold(&mut self, start: usize, output: &mut ChunkOutput<'_>) {
         let searched = self.held.len().saturating_sub(MAX_CHOICE);
         self.held.extend_from_slice(&output.chunk[start..]);
         output.remove(start, output.chunk.len());
@@ -100,7 +99,7 @@ impl StreamScanner {
     }
 }
 
-/// Returns whether an event has the start of a choice: then it is not the usage alone.
+/// Returns whether an event has the start of a choice, so that it is not usage alone.
 fn has_choice(event: &[u8]) -> bool {
     let name = br#""choices""#;
     let mut found = memmem::find_iter(event, name);
@@ -111,28 +110,28 @@ fn has_choice(event: &[u8]) -> bool {
     })
 }
 
-/// Returns whether the event is the one that only `include_usage` brings.
-fn observe(observed: &mut Observed, data: EventData<'_>) -> bool {
+/// Adds the data of an event. Returns whether it is the one that only `include_usage` adds.
+fn add_event(tally: &mut UsageTally, data: EventData<'_>) -> bool {
     match data {
         EventData::None => false,
-        EventData::Whole(data) => observed.add_event(data),
+        EventData::Whole(data) => tally.add_event(data),
         EventData::TooLarge(size, usage) => {
-            observed.add_large_event(size, usage);
+            tally.add_large_event(size, usage);
             false
         }
     }
 }
 
-/// The bytes to pass on for a chunk: copied only if they differ from it.
-struct Output<'a> {
+/// The bytes to pass on for a chunk. They are copied only if they differ from it.
+struct ChunkOutput<'a> {
     chunk: &'a [u8],
-    /// What takes the place of the first `done` bytes, once something differs.
+    /// The bytes in place of the first `done` ones, once something differs.
     changed: Option<Vec<u8>>,
     done: usize,
 }
 
-impl<'a> Output<'a> {
-    fn of(chunk: &'a [u8]) -> Self {
+impl<'a> ChunkOutput<'a> {
+    fn new(chunk: &'a [u8]) -> Self {
         Self {
             chunk,
             changed: None,

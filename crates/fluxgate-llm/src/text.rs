@@ -6,13 +6,13 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JsonStr<'a> {
     raw: &'a [u8],
-    /// Bytes after decoding. Every escape is shorter than its spelling, so the length
-    /// differs from that of `raw` exactly if there are escapes.
+    /// The number of bytes after decoding. A decoded escape is shorter than its spelling, so
+    /// this differs from the length of `raw` exactly if there are escapes.
     len: usize,
 }
 
-/// What a string lacks, and where.
-pub(crate) type Fault = (usize, &'static str);
+/// The position of a fault, and what was expected there.
+pub(crate) type StringFault = (usize, &'static str);
 
 impl<'a> JsonStr<'a> {
     /// Reads the string whose opening quote stands before `start`. Returns it and the
@@ -21,7 +21,7 @@ impl<'a> JsonStr<'a> {
     /// Half of a surrogate pair is accepted, as the grammar of JSON has it, and counts as
     /// the replacement character.
     #[inline]
-    pub(crate) fn read(text: &'a [u8], start: usize) -> Result<(Self, usize), Fault> {
+    pub(crate) fn read(text: &'a [u8], start: usize) -> Result<(Self, usize), StringFault> {
         let len = plain_len(&text[start..]);
         let end = start + len;
         match text.get(end) {
@@ -34,7 +34,7 @@ impl<'a> JsonStr<'a> {
     }
 
     #[cold]
-    fn read_escaped(text: &'a [u8], start: usize) -> Result<(Self, usize), Fault> {
+    fn read_escaped(text: &'a [u8], start: usize) -> Result<(Self, usize), StringFault> {
         let mut at = start;
         let mut saved = 0;
         loop {
@@ -120,7 +120,7 @@ fn plain_len(text: &[u8]) -> usize {
 
 /// Returns the character of the escape at `at`, how many bytes spell it, and its length
 /// in UTF-8.
-fn escape(text: &[u8], at: usize) -> Result<(char, usize, usize), Fault> {
+fn escape(text: &[u8], at: usize) -> Result<(char, usize, usize), StringFault> {
     let character = match text.get(at + 1) {
         Some(b'"') => '"',
         Some(b'\\') => '\\',
@@ -136,7 +136,7 @@ fn escape(text: &[u8], at: usize) -> Result<(char, usize, usize), Fault> {
     Ok((character, 2, 1))
 }
 
-fn unicode_escape(text: &[u8], at: usize) -> Result<(char, usize, usize), Fault> {
+fn unicode_escape(text: &[u8], at: usize) -> Result<(char, usize, usize), StringFault> {
     let unit = hex4(text, at + 2).ok_or((at, "four hexadecimal digits after \\u"))?;
     if let 0xD800..=0xDBFF = unit
         && text.get(at + 6..at + 8) == Some(b"\\u")
@@ -160,7 +160,7 @@ fn hex4(text: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(JsonStr<'_>, usize), Fault> {
+    fn read(text: &str) -> Result<(JsonStr<'_>, usize), StringFault> {
         JsonStr::read(text.as_bytes(), 1)
     }
 

@@ -1,17 +1,18 @@
-//! The text that was seen of an answer.
+//! The amount of text in an answer.
 
 use crate::reserve::Reserve;
 
-/// Text of an answer: of all choices, with reasoning and the arguments of tools.
+/// Counts of the text in an answer: that of all choices, with reasoning and the arguments of
+/// tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct TextCounts {
     /// Pieces that have text. A piece of a stream has at least one token.
     pieces: u64,
     /// Bytes of the decoded text.
     bytes: u64,
 }
 
-impl Seen {
+impl TextCounts {
     /// Adds a piece, unless it has no text.
     pub(crate) fn add_piece(&mut self, bytes: u64) {
         self.pieces += u64::from(bytes > 0);
@@ -23,7 +24,7 @@ impl Seen {
         self.bytes += other.bytes;
     }
 
-    /// Returns the larger of two views of the same text, in each of their numbers.
+    /// Returns the larger of both counts of the same text, for pieces and bytes separately.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             pieces: self.pieces.max(other.pieces),

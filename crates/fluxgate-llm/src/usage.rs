@@ -19,20 +19,16 @@ pub(crate) struct ReportedUsage {
 }
 
 impl ReportedUsage {
-    /// Reads the value of `usage`: nothing unless it is an object. Members that are not whole
-    /// numbers are ignored.
+    /// Reads the value of `usage`. A value that is not an object, and members that are not whole
+    /// numbers, count as absent.
     pub(crate) fn read(api: Api, reader: &mut Reader<'_>) -> Result<Self, JsonFault> {
         let mut usage = Self::default();
-        let Some(mut members) = reader.members_if_object()? else {
-            return Ok(usage);
-        };
-        while let Some(name) = members.next(reader)? {
+        reader.for_each_member(|reader, name| {
             if reader.kind()? != Kind::Number {
-                reader.skip()?;
-                continue;
+                return reader.skip();
             }
             let Some(count) = count(reader.number()?) else {
-                continue;
+                return Ok(());
             };
             match &*name.decode() {
                 b"prompt_tokens" | b"input_tokens" => usage.input = usage.input.max(Some(count)),
@@ -44,10 +40,11 @@ impl ReportedUsage {
                     usage.cache_creation = count;
                 }
                 b"cache_read_input_tokens" if api == Api::Messages => usage.cache_read = count,
-                _ => continue,
+                _ => return Ok(()),
             }
             usage.is_some = true;
-        }
+            Ok(())
+        })?;
         Ok(usage)
     }
 
@@ -83,11 +80,11 @@ impl ReportedUsage {
     }
 }
 
-/// Reads digits. What has more of them than a count can have is no count.
+/// Parses a count of at most 15 digits.
 fn count(written: &[u8]) -> Option<u64> {
-    let digits = written.len() <= 15 && written.iter().all(u8::is_ascii_digit);
+    let is_count = written.len() <= 15 && written.iter().all(u8::is_ascii_digit);
     let value = |sum, digit: &u8| sum * 10 + u64::from(digit - b'0');
-    digits.then(|| written.iter().fold(0, value))
+    is_count.then(|| written.iter().fold(0, value))
 }
 
 #[cfg(test)]

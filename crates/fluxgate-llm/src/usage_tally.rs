@@ -1,10 +1,10 @@
-//! What an answer has shown so far, and what it counts for.
+//! The usage and the text of an answer so far, and the tokens that they count for.
 
 use crate::answer::{read_body, read_event};
+use crate::answer_facts::AnswerFacts;
 use crate::api::Api;
-use crate::facts::Facts;
 use crate::request::Request;
-use crate::seen::Seen;
+use crate::text_counts::TextCounts;
 use crate::usage::ReportedUsage;
 use crate::usage_finder::UsageFinder;
 
@@ -17,49 +17,49 @@ pub struct TokenUsage {
     pub completion_tokens: u64,
     /// All tokens, as the upstream adds them up, and at least the sum of both.
     pub total_tokens: u64,
-    /// Whether the upstream reported the numbers. If not, they are what was seen and, for the
-    /// prompt, its bound.
+    /// Whether the upstream reported the numbers. If not, the completion is the text that was
+    /// seen, and the prompt is its bound.
     pub is_reported: bool,
 }
 
-/// What an answer has shown so far.
+/// The usage and the text of an answer so far.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Observed {
+pub(crate) struct UsageTally {
     api: Api,
     usage: ReportedUsage,
-    seen: Seen,
-    repeated: Seen,
-    done: Seen,
+    new_text: TextCounts,
+    all_text: TextCounts,
+    part_text: TextCounts,
     /// Whether text has come after the last usage, which then is not the final one.
     text_follows: bool,
     /// Whether the answer has ended; if not, it may have been cut off.
     has_ended: bool,
 }
 
-impl Observed {
+impl UsageTally {
     pub(crate) fn new(api: Api) -> Self {
         Self {
             api,
             usage: ReportedUsage::default(),
-            seen: Seen::default(),
-            repeated: Seen::default(),
-            done: Seen::default(),
+            new_text: TextCounts::default(),
+            all_text: TextCounts::default(),
+            part_text: TextCounts::default(),
             text_follows: false,
             has_ended: false,
         }
     }
 
-    /// Takes the end of the answer, which was not cut off.
+    /// Records that the answer has ended and was not cut off.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// Adds an event. Returns whether it is the one that only `include_usage` brings.
+    /// Adds an event. Returns whether it is the one that only `include_usage` adds.
     ///
-    /// Data that is no JSON counts by its bytes: what it says is not known.
+    /// Data that is not JSON counts by its bytes.
     pub(crate) fn add_event(&mut self, data: &[u8]) -> bool {
         let data = data.trim_ascii();
-        // The end of the stream says nothing else, also if it is cut off.
+        // The mark of the end, which may be cut off, has no text.
         if b"[DONE]".starts_with(data) {
             self.has_ended |= data == b"[DONE]";
             return false;
@@ -75,15 +75,15 @@ impl Observed {
                 self.add_unread(data.len() as u64, finder.found());
                 false
             }
-            // No event of these APIs, so it does not make usage incomplete.
+            // No API has such an event, so text in it does not make a usage before it incomplete.
             Err(_) => {
-                self.seen.add_piece(data.len() as u64);
+                self.new_text.add_piece(data.len() as u64);
                 false
             }
         }
     }
 
-    /// Adds an answer that is no stream.
+    /// Adds an answer that is not a stream.
     pub(crate) fn add_body(&mut self, body: &[u8]) {
         match read_body(self.api, body) {
             Ok(facts) => self.add(facts),
@@ -93,14 +93,14 @@ impl Observed {
 
     /// Adds usage that was found without reading the answer around it.
     pub(crate) fn add_usage(&mut self, usage: ReportedUsage) {
-        self.add(Facts {
+        self.add(AnswerFacts {
             usage,
             is_last: usage.is_some,
-            ..Facts::default()
+            ..AnswerFacts::default()
         });
     }
 
-    /// Adds an event that was too large to keep. Those of responses repeat the request.
+    /// Adds an event that was too large to keep. A large event of responses repeats the request.
     pub(crate) fn add_large_event(&mut self, bytes: u64, usage: ReportedUsage) {
         match self.api {
             Api::Responses => self.add_usage(usage),
@@ -108,46 +108,48 @@ impl Observed {
         }
     }
 
-    /// Adds so many bytes that could not be read, and the usage that was found in them.
+    /// Adds `bytes` bytes that could not be read, and the usage that was found in them.
     pub(crate) fn add_unread(&mut self, bytes: u64, usage: ReportedUsage) {
-        let mut facts = Facts {
+        let mut facts = AnswerFacts {
             usage,
-            ..Facts::default()
+            ..AnswerFacts::default()
         };
-        facts.seen.add_piece(bytes);
+        facts.new_text.add_piece(bytes);
         self.add(facts);
     }
 
-    /// Returns what the call used, as far as it is known: never less than what was seen,
-    /// unless the answer ended after its usage. A report of 0 tokens says nothing about a
-    /// prompt, nor about a completion that was seen: servers that do not count report it.
+    /// Returns the tokens that the call used so far: at least those of the text that was seen,
+    /// unless the answer ended after its usage. Servers that do not count report 0 tokens, so a
+    /// report of 0 is ignored for a prompt, and for a completion whose text was seen.
     pub(crate) fn tokens(&self, request: &Request) -> TokenUsage {
         let seen = self.seen_tokens(request);
         let is_final = self.has_ended && !self.text_follows;
-        let prompt = self.usage.prompt().filter(|tokens| *tokens > 0);
-        let completion = self.usage.completion();
-        let completion = completion.filter(|tokens| *tokens > 0 || seen == 0);
-        let is_reported = is_final && prompt.is_some() && completion.is_some();
-        let prompt = prompt.unwrap_or_else(|| request.prompt_tokens());
-        let completion = match completion {
+        let reported_prompt = self.usage.prompt().filter(|tokens| *tokens > 0);
+        let reported_completion = self
+            .usage
+            .completion()
+            .filter(|tokens| *tokens > 0 || seen == 0);
+        let prompt_tokens = reported_prompt.unwrap_or_else(|| request.prompt_tokens());
+        let completion_tokens = match reported_completion {
             Some(completion) if is_final => completion,
             reported => reported.unwrap_or(0).max(seen),
         };
-        let sum = prompt.saturating_add(completion);
+        let sum = prompt_tokens.saturating_add(completion_tokens);
         TokenUsage {
-            prompt_tokens: prompt,
-            completion_tokens: completion,
+            prompt_tokens,
+            completion_tokens,
             total_tokens: self.usage.total().unwrap_or(0).max(sum),
-            is_reported,
+            is_reported: is_final && reported_prompt.is_some() && reported_completion.is_some(),
         }
     }
 
+    /// Returns the tokens of the text that was seen.
     fn seen_tokens(&self, request: &Request) -> u64 {
         if self.api == Api::Embeddings {
             return 0;
         }
-        let seen = self.seen.max(self.repeated).max(self.done);
-        let seen = seen.tokens(request.reserve());
+        let text = self.new_text.max(self.all_text).max(self.part_text);
+        let seen = text.tokens(request.reserve());
         if request.runs_in_background() {
             seen.max(request.completion_tokens())
         } else {
@@ -155,15 +157,15 @@ impl Observed {
         }
     }
 
-    fn add(&mut self, facts: Facts) {
+    fn add(&mut self, facts: AnswerFacts) {
         self.usage.merge(facts.usage);
-        let has_text = !facts.seen.is_empty();
+        let has_text = !facts.new_text.is_empty();
         if facts.usage.is_some || has_text {
             self.text_follows = !facts.usage.is_some;
         }
         self.has_ended = !has_text && (self.has_ended || facts.is_last);
-        self.seen.add(facts.seen);
-        self.repeated = self.repeated.max(facts.repeated);
-        self.done.add(facts.done);
+        self.new_text.add(facts.new_text);
+        self.all_text = self.all_text.max(facts.all_text);
+        self.part_text.add(facts.part_text);
     }
 }

@@ -1,4 +1,4 @@
-//! Values that a request must have in a form that every server reads alike.
+//! Values of a request, in a form that every server reads alike.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::reader::{Kind, Reader};
 /// The largest number that a request may state.
 pub(crate) const MAX_NUMBER: u64 = 1_000_000_000;
 
-/// Reads a boolean and its place; null means false.
+/// Reads a boolean and its place. Null counts as false.
 pub(crate) fn boolean(
     member: &'static str,
     reader: &mut Reader<'_>,
@@ -23,12 +23,12 @@ pub(crate) fn boolean(
     Ok((start..reader.position(), value))
 }
 
-/// Reads a number and its place; null means that there is none.
+/// Reads a number and its place. Null counts as absent.
 pub(crate) fn whole_number(
     member: &'static str,
     reader: &mut Reader<'_>,
 ) -> Result<(Range<usize>, Option<u64>), RequestError> {
-    // 0 completions are none to count, and some servers take 0 tokens for no bound.
+    // There are no 0 completions, and some servers take 0 tokens for no bound.
     let expected = "a whole number from 1 to 1000000000";
     let kind = reader.kind()?;
     let start = reader.position();
@@ -37,10 +37,11 @@ pub(crate) fn whole_number(
         Kind::Number => {
             let written = reader.number()?;
             // Only digits: servers differ in whether they take 1.0, 1e3 or -0.
-            let number = std::str::from_utf8(written).ok();
-            let number = number.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
-            let number: Option<u64> = number.and_then(|digits| digits.parse().ok());
-            let number = number.filter(|number| (1..=MAX_NUMBER).contains(number));
+            let number = std::str::from_utf8(written)
+                .ok()
+                .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+                .and_then(|digits| digits.parse().ok())
+                .filter(|number| (1..=MAX_NUMBER).contains(number));
             if number.is_none() {
                 return Err(RequestError::Value {
                     member,
@@ -55,7 +56,7 @@ pub(crate) fn whole_number(
     Ok((start..reader.position(), number))
 }
 
-/// Returns the error that names the next value, unless that is no JSON.
+/// Reads the next value, which has the wrong kind, and returns the error that names it.
 pub(crate) fn unexpected(
     member: &'static str,
     expected: &'static str,
@@ -76,7 +77,7 @@ pub(crate) fn unexpected(
     })
 }
 
-/// Returns the beginning of a value.
+/// Returns the beginning of a value, as it is written.
 fn excerpt(written: &[u8]) -> String {
     let text = String::from_utf8_lossy(written);
     let mut start: String = text.chars().take(24).collect();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fluxgate_http::ClientStream;
-use fluxgate_llm::Passed;
+use fluxgate_llm::MeterOutput;
 
 use super::response::{BodyCopy, BodyEnd, LONG, LONG_READ, write_chunk};
 use crate::exchange::{ChunkDecoder, Framing};
@@ -61,8 +61,8 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
         while let Some(decoded) = decoder.read(&input[unread], is_closed, &mut scratch) {
             if !decoded.content.is_empty() {
                 match call.feed(decoded.content) {
-                    Passed::Unchanged => write(decoded.content, out),
-                    Passed::Instead(content) => write(&content, out),
+                    MeterOutput::Unchanged => write(decoded.content, out),
+                    MeterOutput::Instead(content) => write(&content, out),
                 }
             }
             if decoded.has_ended {

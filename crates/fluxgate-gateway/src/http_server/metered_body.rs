@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use fluxgate_llm::Passed;
+use fluxgate_llm::MeterOutput;
 use http_body::{Frame, SizeHint};
 
 use crate::exchange::{BodyReader, ResponseError};
@@ -85,8 +85,8 @@ impl MeteredBody {
             return data;
         };
         let passed = match call.feed(&data) {
-            Passed::Unchanged => data,
-            Passed::Instead(bytes) => bytes.into(),
+            MeterOutput::Unchanged => data,
+            MeterOutput::Instead(bytes) => bytes.into(),
         };
         if !self.reader.is_read() {
             return passed;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fluxgate_core::Tokens;
-use fluxgate_llm::{AnswerFormat, Meter, Passed, Request, TokenUsage};
+use fluxgate_llm::{AnswerFormat, Meter, MeterOutput, Request, TokenUsage};
 use fluxgate_tower::RequestHold;
 
 use super::call_observer::{CallEnd, CallObserver};
@@ -117,10 +117,10 @@ impl MeteredCall {
     }
 
     /// Takes a part of the answer. Returns what to pass on.
-    pub(crate) fn feed(&mut self, part: &[u8]) -> Passed {
+    pub(crate) fn feed(&mut self, part: &[u8]) -> MeterOutput {
         match self.progress {
             Progress::Answered => self.meter.feed(part),
-            _ => Passed::Unchanged,
+            _ => MeterOutput::Unchanged,
         }
     }
 

@@ -1,49 +1,43 @@
 //! The content blocks of Anthropic's messages.
 
+use crate::answer_facts::{AnswerFacts, members_len};
 use crate::api::Api;
-use crate::facts::{Facts, members_len};
 use crate::reader::{JsonFault, Reader};
 use crate::usage::ReportedUsage;
 
-/// What the model wrote into a block. `data` is reasoning that only its provider can read.
+/// The members of a block that hold text of the model. `data` is reasoning that only its
+/// provider can read.
 const BLOCK: [&str; 5] = ["text", "thinking", "data", "name", "input"];
 
-/// What a delta adds to a block.
+/// The members of a delta that hold text of the model.
 const DELTA: [&str; 3] = ["text", "thinking", "partial_json"];
 
 /// Reads a message or an event. `message_start` has an empty message with the usage of the
 /// prompt, `message_delta` has the usage of the completion.
-pub(super) fn read(api: Api, reader: &mut Reader<'_>) -> Result<Facts, JsonFault> {
-    let mut facts = Facts::default();
-    let Some(mut members) = reader.members_if_object()? else {
-        return Ok(facts);
-    };
-    while let Some(name) = members.next(reader)? {
+pub(super) fn read(api: Api, reader: &mut Reader<'_>) -> Result<AnswerFacts, JsonFault> {
+    let mut facts = AnswerFacts::default();
+    reader.for_each_member(|reader, name| {
         match &*name.decode() {
             b"usage" => {
                 facts.usage.merge(ReportedUsage::read(api, reader)?);
                 facts.is_last = facts.usage.is_some;
             }
-            b"content" => read_blocks(&mut facts, reader)?,
-            b"content_block" => facts.seen.add_piece(members_len(reader, &BLOCK)?),
-            b"delta" => facts.seen.add_piece(members_len(reader, &DELTA)?),
+            b"content" => {
+                reader.for_each_element(|reader| {
+                    facts.new_text.add_piece(members_len(reader, &BLOCK)?);
+                    Ok(())
+                })?;
+            }
+            b"content_block" => facts.new_text.add_piece(members_len(reader, &BLOCK)?),
+            b"delta" => facts.new_text.add_piece(members_len(reader, &DELTA)?),
             b"message" => {
                 let message = read(api, reader)?;
                 facts.usage.merge(message.usage);
-                facts.seen.add(message.seen);
+                facts.new_text.add(message.new_text);
             }
             _ => reader.skip()?,
         }
-    }
+        Ok(())
+    })?;
     Ok(facts)
-}
-
-fn read_blocks(facts: &mut Facts, reader: &mut Reader<'_>) -> Result<(), JsonFault> {
-    let Some(mut blocks) = reader.elements_if_array()? else {
-        return Ok(());
-    };
-    while blocks.next(reader)? {
-        facts.seen.add_piece(members_len(reader, &BLOCK)?);
-    }
-    Ok(())
 }

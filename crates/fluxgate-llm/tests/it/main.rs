@@ -17,7 +17,7 @@ mod streams;
 
 use std::num::NonZeroU32;
 
-use fluxgate_llm::{AnswerFormat, Api, Meter, Passed, Request, RequestError, Reserve};
+use fluxgate_llm::{AnswerFormat, Api, Meter, MeterOutput, Request, RequestError, Reserve};
 
 /// Three bytes a token, and 100 tokens where nothing is stated.
 fn reserve() -> Reserve {
@@ -46,8 +46,8 @@ fn run<'a>(
     let mut passed = Vec::new();
     for chunk in chunks {
         match meter.feed(chunk) {
-            Passed::Unchanged => passed.extend_from_slice(chunk),
-            Passed::Instead(bytes) => passed.extend_from_slice(&bytes),
+            MeterOutput::Unchanged => passed.extend_from_slice(chunk),
+            MeterOutput::Instead(bytes) => passed.extend_from_slice(&bytes),
         }
     }
     passed.extend_from_slice(&meter.finish());

@@ -1,6 +1,6 @@
 //! Streams of each API, cut at every position.
 
-use fluxgate_llm::{AnswerFormat, Api, Meter, Passed};
+use fluxgate_llm::{AnswerFormat, Api, Meter, MeterOutput};
 
 use crate::{read, run};
 
@@ -280,33 +280,33 @@ data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta"
 #[test]
 fn bytes_are_passed_on_at_once_unless_they_may_be_the_usage() {
     let mut meter = Meter::new(read(CHAT, NOT_ASKED), AnswerFormat::Events);
-    let instead = |text: &str| Passed::Instead(text.into());
+    let instead = |text: &str| MeterOutput::Instead(text.into());
     assert_eq!(meter.feed(b"data: {\"id\":1,"), instead(""));
     assert_eq!(meter.feed(b"\"choices\":["), instead(""));
     let start = "data: {\"id\":1,\"choices\":[{\"delta\":";
     assert_eq!(meter.feed(b"{\"delta\":"), instead(start));
-    assert_eq!(meter.feed(b"{\"content\":\"a"), Passed::Unchanged);
-    assert_eq!(meter.feed(b"b\"}}]}\n"), Passed::Unchanged);
-    assert_eq!(meter.feed(b"\n"), Passed::Unchanged);
+    assert_eq!(meter.feed(b"{\"content\":\"a"), MeterOutput::Unchanged);
+    assert_eq!(meter.feed(b"b\"}}]}\n"), MeterOutput::Unchanged);
+    assert_eq!(meter.feed(b"\n"), MeterOutput::Unchanged);
     // A whole event and the start of the next one.
     assert_eq!(meter.feed(b": ping\n\ndata: {"), instead(": ping\n\n"));
     assert_eq!(meter.feed(b"}\n\n"), instead("data: {}\n\n"));
     // Lines of comments, also before the usage, and choices with white space.
-    assert_eq!(meter.feed(b": keepalive\n"), Passed::Unchanged);
+    assert_eq!(meter.feed(b": keepalive\n"), MeterOutput::Unchanged);
     assert_eq!(meter.feed(b":"), instead(""));
     assert_eq!(meter.feed(b"\n"), instead(":\n"));
-    assert_eq!(meter.feed(b":\r"), Passed::Unchanged);
+    assert_eq!(meter.feed(b":\r"), MeterOutput::Unchanged);
     let usage = format!("\n{CHAT_USAGE}: x\n");
     assert_eq!(meter.feed(usage.as_bytes()), instead("\n: x\n"));
     let start = b"data: { \"choices\" : [ {\"delta\"";
     assert_eq!(meter.feed(start), instead(&String::from_utf8_lossy(start)));
-    assert_eq!(meter.feed(b":{}}]}\n\n"), Passed::Unchanged);
+    assert_eq!(meter.feed(b":{}}]}\n\n"), MeterOutput::Unchanged);
     // An event that is too long to be the usage.
     assert_eq!(
         meter.feed(&b"x".repeat(70_000)),
         instead(&"x".repeat(70_000))
     );
-    assert_eq!(meter.feed(b"x"), Passed::Unchanged);
+    assert_eq!(meter.feed(b"x"), MeterOutput::Unchanged);
 
     let mut meter = Meter::new(read(CHAT, ASKED), AnswerFormat::Events);
     for chunk in [
@@ -314,6 +314,6 @@ fn bytes_are_passed_on_at_once_unless_they_may_be_the_usage() {
         b"oices\":[]",
         b",\"usage\":{\"total_tokens\":1}}\n\n",
     ] {
-        assert_eq!(meter.feed(chunk), Passed::Unchanged);
+        assert_eq!(meter.feed(chunk), MeterOutput::Unchanged);
     }
 }
