@@ -3,7 +3,7 @@
 
 use std::{env, fs, process};
 
-use fluxgate_core::internals::Retention;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::{KeyedLimiter, ManualClock, MemoryStore, Quota, Timestamp};
 
 use crate::keyed;

@@ -1,6 +1,8 @@
 //! Keys: the parts of a request that a rule counts by, and their encoding.
 
+mod credentials;
 mod encoding;
+mod fingerprint;
 mod subject;
 mod subject_bytes;
 
@@ -9,14 +11,15 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use crate::context::RequestContext;
-use crate::credentials::{AUTHORIZATION, counted_credentials};
 use crate::request_path::RequestPath;
 
+pub use credentials::{AUTHORIZATION, counted_credentials};
 pub use encoding::IdentityPart;
 use encoding::{
     AD_HOC, ANONYMOUS, API_KEY, ATTRIBUTE, Decoder, HEADER, IPV4, IPV6, METHOD, PATH, USER,
 };
 pub(crate) use encoding::{RESETS, encode_bytes};
+pub use fingerprint::Fingerprinter;
 pub use subject::{RuleNumber, Subject, SubjectParts};
 pub use subject_bytes::SubjectBytes;
 

@@ -65,60 +65,56 @@
 #![deny(missing_docs)]
 
 mod ad_hoc;
-mod algorithm;
-mod background;
+pub mod algorithm;
 mod band;
 mod calendar;
-mod civil_time;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod context;
-mod credentials;
 mod decision;
-mod fingerprint;
 #[cfg(any(doc, doctest))]
 pub mod guide;
-mod hold;
+pub mod hold;
 #[cfg(feature = "json")]
-mod json;
-#[cfg(feature = "tokio")]
-mod kept_holds;
-mod key;
+pub mod json;
+pub mod key;
 mod keyed;
-mod lease;
-mod limit;
+pub mod lease;
+pub mod limit;
 mod limiter;
-mod lossless;
 mod matcher;
-mod memory;
+pub mod memory;
 mod network;
 mod observer;
 mod percent;
 mod plan;
-mod printable;
 mod quota;
 mod rate;
 #[cfg(feature = "tokio")]
-mod regular_file;
+pub mod regular_file;
+#[cfg(feature = "tokio")]
+pub mod renewal;
 mod request_path;
 mod reservation;
-mod rules;
+pub mod rules;
 #[cfg(feature = "serde")]
 mod serde_impls;
-mod sha256_hex;
 mod shared_keyed;
 mod sip;
 pub mod store;
-mod time;
+pub mod task;
+pub mod text;
+pub mod time;
 #[cfg(feature = "yaml")]
-mod yaml;
+pub mod yaml;
 
+pub use ad_hoc::{AdHocDecision, AdHocKey};
 pub use band::Band;
 pub use calendar::{Calendar, CalendarUnit, TimeZone, UnknownTimeZone};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use context::{RequestContext, RequestContextBuilder};
-pub use decision::{Decision, Outcome, Violation, WaitRefusal};
+pub use context::{RequestContext, RequestContextBuilder, RequestFields};
+pub use decision::{BandLevel, Charge, Decision, Outcome, Violation, WaitRefusal};
 pub use hold::{HoldId, ParseHoldIdError, Settled, Settlement};
 pub use key::{IdentityError, KeyPart, KeyPartError, OnMissingKey};
 pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit};
@@ -130,7 +126,7 @@ pub use limiter::RuleFileError;
 pub use limiter::RuleWatch;
 pub use limiter::{
     BandExplanation, BandState, Explanation, GroupPlace, Hold, Limiter, LimiterBuilder,
-    LimiterError, RuleExplanation,
+    LimiterError, PendingDecision, RuleExplanation, RuleVerdict,
 };
 pub use matcher::{PatternError, ValueMatch};
 pub use memory::MemoryStore;
@@ -156,57 +152,10 @@ pub use {
     yaml::{Fault, Position},
 };
 
-/// The parts that the other crates of FluxGate are built from. They may change in any
-/// release.
-#[doc(hidden)]
-pub mod internals {
-    pub use crate::ad_hoc::{AdHocDecision, AdHocKey};
-    pub mod algorithm {
-        pub use crate::algorithm::*;
-    }
-    pub mod civil_time {
-        pub use crate::civil_time::*;
-    }
-    #[cfg(feature = "tokio")]
-    pub use crate::background::poll_once_or_spawn;
-    pub use crate::background::ready;
-    pub use crate::context::RequestFields;
-    pub use crate::decision::{BandLevel, Charge};
-    #[cfg(feature = "json")]
-    pub mod json {
-        pub use crate::json::*;
-    }
-    pub use crate::credentials::{AUTHORIZATION, counted_credentials};
-    pub use crate::fingerprint::Fingerprinter;
-    pub use crate::hold::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD};
-    #[cfg(feature = "tokio")]
-    pub use crate::kept_holds::{HoldKeeper, KeptHold, KeptHolds};
-    pub use crate::key::{IdentityPart, RuleNumber, SubjectBytes, SubjectParts, describe_identity};
-    pub use crate::lease::BandLease;
-    pub mod limit {
-        pub use crate::limit::*;
-    }
-    pub use crate::limiter::PendingDecision;
-    pub use crate::limiter::virtual_time::RuleVerdict;
-    pub use crate::lossless::lossless_text;
-    pub use crate::matcher::{PathSet, Pattern};
-    pub use crate::memory::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
-    pub mod printable {
-        pub use crate::printable::*;
-    }
-    #[cfg(feature = "tokio")]
-    pub mod regular_file {
-        pub use crate::regular_file::*;
-    }
+/// Paths of HTTP requests, and patterns that match them.
+pub mod path {
+    pub use crate::matcher::{PathSet, Pattern, PatternError};
     pub use crate::request_path::{PathError, RequestPath};
-    #[cfg(feature = "yaml")]
-    pub use crate::rules::values;
-    pub use crate::rules::{ActiveRuleSet, RequestSource, RuleOptions};
-    pub use crate::sha256_hex::parse_sha256;
-    #[cfg(feature = "yaml")]
-    pub mod yaml {
-        pub use crate::yaml::*;
-    }
 }
 
 /// Compiles and runs the code of the README.

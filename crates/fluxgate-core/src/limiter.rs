@@ -10,7 +10,7 @@ mod missing_sets;
 mod planned;
 mod reservations;
 mod state;
-pub(crate) mod virtual_time;
+mod virtual_time;
 mod waiting;
 #[cfg(feature = "tokio")]
 mod watch;
@@ -24,11 +24,11 @@ use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::context::RequestContext;
 use crate::decision::Decision;
-#[cfg(feature = "tokio")]
-use crate::kept_holds::KeptHolds;
 use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
 use crate::plan::Plan;
+#[cfg(feature = "tokio")]
+use crate::renewal::HoldRenewals;
 use crate::rules::{ActiveRuleSet, OnError, OnMissingRuleSet, RuleSets};
 use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdict, Verdicts};
 pub(crate) use ad_hoc::AdHocVerdicts;
@@ -38,6 +38,7 @@ pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
 pub use holds::Hold;
 use missing_names::MissingNames;
 pub use planned::PendingDecision;
+pub use virtual_time::RuleVerdict;
 #[cfg(all(feature = "tokio", feature = "yaml"))]
 pub use watch::RuleFileError;
 #[cfg(feature = "tokio")]
@@ -77,7 +78,7 @@ struct Shared<S> {
     observes_decisions: bool,
     /// The holds of requests that are still running.
     #[cfg(feature = "tokio")]
-    kept: KeptHolds,
+    kept: HoldRenewals,
     missing: Mutex<MissingNames>,
     /// The decision on a rule set that does not exist; `None` if the rules say it.
     on_missing: Option<OnMissingRuleSet>,
@@ -185,7 +186,7 @@ impl<S: Store> Limiter<S> {
             observers: Vec::new(),
             observes_decisions: false,
             #[cfg(feature = "tokio")]
-            kept: KeptHolds::default(),
+            kept: HoldRenewals::default(),
             missing: Mutex::default(),
             on_missing: None,
             logs_missing: true,

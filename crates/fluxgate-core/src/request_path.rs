@@ -16,9 +16,9 @@ use normal_form::{behind_host, is_plain, normal_form, without_slash};
 /// invalid escape (`%zz`) stays.
 ///
 /// ```
-/// use fluxgate_core::internals::RequestPath;
+/// use fluxgate_core::path::RequestPath;
 ///
-/// # fn main() -> Result<(), fluxgate_core::internals::PathError> {
+/// # fn main() -> Result<(), fluxgate_core::path::PathError> {
 /// let path = RequestPath::read("/%61pi//x;v=1/")?;
 /// assert_eq!((path.raw(), path.normal()), ("/%61pi//x;v=1/", "/api/x"));
 /// assert!(RequestPath::read("/api/%2e%2e/x").is_err());

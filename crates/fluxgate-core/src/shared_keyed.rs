@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::ad_hoc::AdHocKey;
 use crate::algorithm::{Charged, Mode};
-use crate::background;
 use crate::band::Band;
 use crate::keyed::{Denied, Permit, conclude};
 use crate::limiter::{AdHocVerdicts, Limiter};
@@ -13,6 +12,7 @@ use crate::quota::Quota;
 use crate::reservation::Reservation;
 use crate::rules::{OnError, RuleSets};
 use crate::store::{Checks, Group, Store, StoreError, WaitPermit};
+use crate::task;
 
 /// Limits each key by itself, in a store that several processes share: a
 /// [`KeyedLimiter`](crate::KeyedLimiter) for Redis.
@@ -168,7 +168,7 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
                     }
                 };
             };
-            background::run(cancel, at_once);
+            task::run(cancel, at_once);
         };
         let delay = delay.unwrap_or_default().as_duration();
         let place = WaitPermit::unbounded();

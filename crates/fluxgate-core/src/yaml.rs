@@ -9,7 +9,7 @@ use std::fmt;
 
 pub(crate) use suggestion::suggestion;
 
-use crate::printable;
+use crate::text;
 
 /// A position in a text. Both numbers count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,7 +132,7 @@ impl Faults {
         }
         self.reported.push(Fault {
             position: at,
-            message: printable::escape(message, &[]),
+            message: text::escape_unprintable(message, &[]),
         });
     }
 

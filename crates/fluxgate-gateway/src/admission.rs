@@ -5,7 +5,7 @@ mod calls;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_core::{Decision, Outcome};
 use fluxgate_http::Origin;
 use fluxgate_tower::internals::{

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::internals::PathSet;
+use fluxgate_core::path::PathSet;
 use fluxgate_llm::Reserve;
 use fluxgate_tower::internals::Filter;
 

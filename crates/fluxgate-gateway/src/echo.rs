@@ -1,6 +1,6 @@
 //! The built-in upstream: it answers with a description of the request.
 
-use fluxgate_core::internals::json::quoted;
+use fluxgate_core::json::quoted;
 
 /// Returns the JSON that describes a request: the head as an upstream would get it, and the
 /// length of its body.

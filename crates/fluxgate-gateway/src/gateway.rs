@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fluxgate_core::Decision;
-use fluxgate_core::internals::ActiveRuleSet;
+use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_http::{DescriptorShare, Origin};
 use fluxgate_tower::internals::client_config;
 use fluxgate_tower::{Handler, TrustError};

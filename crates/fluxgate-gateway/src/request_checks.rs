@@ -1,7 +1,7 @@
 //! Rejects requests that two servers could read in different ways, even if hyper accepts
 //! them.
 
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_http::is_token;
 use fluxgate_tower::internals::{are_alike, check_method, is_plain_name};
 use http::request::Parts;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_llm::Api;
 use fluxgate_tower::internals::{BadRequest, Filter, RequestHead, are_alike, is_plain_name};
 
@@ -186,7 +186,7 @@ pub(crate) fn host_name(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use fluxgate_core::internals::{PathSet, Pattern};
+    use fluxgate_core::path::{PathSet, Pattern};
 
     use super::*;
     use crate::config::HostPattern;

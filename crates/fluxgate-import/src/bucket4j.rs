@@ -11,7 +11,7 @@ mod expressions;
 mod filters;
 mod placeholders;
 
-use fluxgate_core::internals::yaml::{Fault, Faults, Node, Position};
+use fluxgate_core::yaml::{Fault, Faults, Node, Position};
 
 use crate::draft::{Draft, Remark, RuleSetDraft};
 use crate::names::{UniqueNames, set_name};

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fluxgate_core::internals::limit::{MAX_FILL, MAX_SPAN};
+use fluxgate_core::limit::{MAX_FILL, MAX_SPAN};
 use fluxgate_core::{
     Algorithm, Band, Calendar, InvalidRules, KeyPart, Limit, LimitError, OnError, OnMissingKey,
     Rule, RuleSet, ValueMatch,
 };
 
-pub(crate) use fluxgate_core::internals::limit::MAX_UNITS;
+pub(crate) use fluxgate_core::limit::MAX_UNITS;
 
 /// The longest window.
 pub(crate) const MAX_WINDOW: Duration = MAX_SPAN.as_duration();

@@ -10,7 +10,7 @@ mod descriptors;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use fluxgate_core::internals::yaml::{Fault, Faults};
+use fluxgate_core::yaml::{Fault, Faults};
 use fluxgate_core::{Algorithm, KeyPart, OnMissingKey, ValueMatch};
 
 use crate::draft::{BandDraft, Draft, MAX_UNITS, MAX_WINDOW, Remark, RuleDraft, RuleSetDraft};

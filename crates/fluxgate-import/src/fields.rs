@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
+use fluxgate_core::yaml::{Faults, Node, Position, Value};
 
 use crate::draft::Remark;
 

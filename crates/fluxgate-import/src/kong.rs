@@ -11,7 +11,7 @@ mod routes;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use fluxgate_core::internals::yaml::{Fault, Faults};
+use fluxgate_core::yaml::{Fault, Faults};
 use fluxgate_core::{KeyPart, OnError, ValueMatch};
 
 use crate::draft::{Conditions, Draft, Remark, RuleDraft, RuleSetDraft};

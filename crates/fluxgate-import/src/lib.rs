@@ -19,7 +19,7 @@ mod rule_file;
 mod source;
 
 use fluxgate_core::RulesError;
-use fluxgate_core::internals::yaml::Faults;
+use fluxgate_core::yaml::Faults;
 
 use draft::{Draft, RemarkKind};
 pub use draft::{InvalidDraft, Remark};

@@ -13,7 +13,7 @@ mod servers;
 
 use std::collections::{HashMap, HashSet};
 
-use fluxgate_core::internals::yaml::{Fault, Faults};
+use fluxgate_core::yaml::{Fault, Faults};
 
 use crate::draft::{Draft, Remark, RuleDraft, RuleSetDraft};
 use crate::names::{UniqueNames, set_name};

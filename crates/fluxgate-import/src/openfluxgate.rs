@@ -7,8 +7,8 @@ mod bands;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fluxgate_core::internals::values;
-use fluxgate_core::internals::yaml::{Fault, Faults, Node, Value};
+use fluxgate_core::rules::values;
+use fluxgate_core::yaml::{Fault, Faults, Node, Value};
 use fluxgate_core::{Algorithm, KeyPart, ValueMatch};
 
 use crate::draft::{Conditions, Draft, Remark, RuleDraft, RuleSetDraft};

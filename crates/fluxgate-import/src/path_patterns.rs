@@ -1,6 +1,6 @@
 //! Path patterns from the prefixes and regular expressions of other programs.
 
-use fluxgate_core::internals::Pattern;
+use fluxgate_core::path::Pattern;
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{AssertionKind, Ast, ClassSet, ClassSetItem, Repetition, RepetitionKind};
 
@@ -279,7 +279,7 @@ fn globs(tokens: &[Token]) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fluxgate_core::internals::PathSet;
+    use fluxgate_core::path::PathSet;
 
     fn matches(patterns: &[String], path: &str) -> bool {
         let patterns = patterns.iter().map(|it| Pattern::parse(it).unwrap());

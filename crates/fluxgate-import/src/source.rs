@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fluxgate_core::internals::yaml::{Fault, Node, Value};
+use fluxgate_core::yaml::{Fault, Node, Value};
 
 /// Parses a text with one document.
 pub(crate) fn document(text: &str) -> Result<Node, Fault> {

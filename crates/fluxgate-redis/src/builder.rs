@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::StoreError;
-use fluxgate_core::internals::regular_file;
+use fluxgate_core::{StoreError, regular_file};
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::RuleNumber;
-use fluxgate_core::internals::limit::{MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::key::RuleNumber;
+use fluxgate_core::limit::{MAX_LOG_UNITS, MAX_UNITS};
 use fluxgate_core::store::{Checks, Group, Mode, Retry, Subject, Verdict};
 use fluxgate_core::{Algorithm, Band, Limit};
 

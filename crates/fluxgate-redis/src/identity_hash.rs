@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use fluxgate_core::internals::IdentityPart;
+use fluxgate_core::key::IdentityPart;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use fluxgate_core::internals::algorithm::Ask;
+use fluxgate_core::algorithm::Ask;
 use fluxgate_core::store::{Charged, Checks, Micros, Subject, Verdicts};
 use fluxgate_core::{
     Band, Clock, HoldId, Settled, Settlement, Store, StoreError, SystemClock, Timestamp,

@@ -36,7 +36,7 @@
 
 use std::io::Write;
 
-use fluxgate_core::internals::{IdentityPart, SubjectParts};
+use fluxgate_core::key::{IdentityPart, SubjectParts};
 use fluxgate_core::store::Subject;
 use fluxgate_core::{Algorithm, Band, HoldId};
 
@@ -278,7 +278,7 @@ mod tests {
     use std::time::Duration;
 
     use fluxgate_core::Limit;
-    use fluxgate_core::internals::RuleNumber;
+    use fluxgate_core::key::RuleNumber;
 
     use super::*;
 

@@ -8,7 +8,7 @@
 //!
 //! [`RedisStore`](crate::RedisStore) runs a table against Redis; `fluxgate-sim` runs many of
 //! them on virtual time. The proof that the limit holds is in
-//! `fluxgate_core::internals::algorithm::grant`.
+//! `fluxgate_core::algorithm::grant`.
 
 mod counts;
 mod holder;

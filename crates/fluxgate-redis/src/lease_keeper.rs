@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fluxgate_core::internals::algorithm::Ask;
+use fluxgate_core::algorithm::Ask;
 use fluxgate_core::store::Subject;
 use fluxgate_core::{Band, StoreError};
 use tokio::time::{Instant, sleep, timeout_at};

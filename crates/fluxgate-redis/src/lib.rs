@@ -45,7 +45,7 @@
 //!
 //! One script decides and charges all bands of all rules of a request in one
 //! round trip, by the server's clock. Its Lua has the same algorithms, under the
-//! same names and in the same order, as `fluxgate_core::internals::algorithm`, but only
+//! same names and in the same order, as `fluxgate_core::algorithm`, but only
 //! decides and writes. The core works out everything else that is reported about a
 //! decision, from the state that the script read.
 //!

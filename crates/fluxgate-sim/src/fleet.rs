@@ -1,7 +1,7 @@
 //! A fleet of instances with leases, and an oracle that detects whether they exceed a limit.
 //!
 //! The instances run the real [`LeaseTable`](fluxgate_redis::lease::LeaseTable), and the server
-//! the real [`grant`](fluxgate_core::internals::algorithm::grant). The network between them
+//! the real [`grant`](fluxgate_core::algorithm::grant). The network between them
 //! delays, reorders and loses calls and replies; instances crash and start again, and no two
 //! clocks agree. Equal configurations give equal outcomes, except where two keys share an entry
 //! among the hot keys of a table.

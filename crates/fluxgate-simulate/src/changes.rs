@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::AddAssign;
 
-use fluxgate_core::internals::describe_identity;
+use fluxgate_core::key::describe_identity;
 use fluxgate_core::{RuleSets, Timestamp};
 
 use crate::summary::{keep_most, rule_name};

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use fluxgate_core::internals::json::{
-    ContextFields, Text, read_once, whole_number, without_position,
-};
+use fluxgate_core::json::{ContextFields, Text, read_once, whole_number, without_position};
 use fluxgate_core::store::Micros;
 use fluxgate_core::{RequestContext, RequestContextBuilder, Timestamp};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};

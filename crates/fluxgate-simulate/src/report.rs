@@ -15,8 +15,8 @@ mod usage;
 
 use std::collections::HashMap;
 
-use fluxgate_core::internals::{RuleNumber, RuleVerdict};
-use fluxgate_core::{Decision, RequestContext, RuleSets, Timestamp};
+use fluxgate_core::key::RuleNumber;
+use fluxgate_core::{Decision, RequestContext, RuleSets, RuleVerdict, Timestamp};
 
 use crate::changes::{Change, ChangeCounts, Changes};
 use crate::summary::Summary;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::mpsc;
 
-use fluxgate_core::internals::Retention;
-use fluxgate_core::internals::json::JsonWriter;
+use fluxgate_core::json::JsonWriter;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::{
     Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RuleSets, Settled, Timestamp,
 };

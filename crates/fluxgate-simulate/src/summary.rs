@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use fluxgate_core::internals::{RuleVerdict, describe_identity};
-use fluxgate_core::{Decision, Outcome, RuleSets};
+use fluxgate_core::key::describe_identity;
+use fluxgate_core::{Decision, Outcome, RuleSets, RuleVerdict};
 
 /// The number of identities in a list of those with the most requests.
 const MOST: usize = 10;

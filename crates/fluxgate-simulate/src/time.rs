@@ -1,8 +1,6 @@
 //! Units of time, and instants as logs write them.
 
-pub(crate) use fluxgate_core::internals::civil_time::{
-    civil, format_rfc3339, parse_log_time, parse_rfc3339,
-};
+pub(crate) use fluxgate_core::time::{civil, format_rfc3339, parse_log_time, parse_rfc3339};
 
 /// Units of time, in microseconds.
 pub(crate) const MILLISECOND: u64 = 1_000;

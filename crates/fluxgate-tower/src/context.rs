@@ -5,7 +5,8 @@ use std::net::IpAddr;
 #[cfg(feature = "jwt")]
 use std::sync::Arc;
 
-use fluxgate_core::internals::{RequestPath, lossless_text};
+use fluxgate_core::path::RequestPath;
+use fluxgate_core::text::lossless_text;
 use fluxgate_core::{RequestContext, RequestContextBuilder};
 use http::{HeaderMap, HeaderName};
 

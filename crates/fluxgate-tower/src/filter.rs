@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use fluxgate_core::internals::PathSet;
+use fluxgate_core::path::PathSet;
 use ipnet::IpNet;
 
 use crate::client_ip::{ClientIpSources, TrustedProxies};

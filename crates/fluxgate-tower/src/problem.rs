@@ -3,8 +3,8 @@
 use std::io::Write as _;
 
 use fluxgate_core::Outcome;
-use fluxgate_core::internals::yaml::{Fault, Position};
 use fluxgate_core::store::Micros;
+use fluxgate_core::yaml::{Fault, Position};
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fluxgate_core::Limiter;
-use fluxgate_core::internals::KeptHolds;
+use fluxgate_core::renewal::HoldRenewals;
 use http::Uri;
 use http::uri::Scheme;
 
@@ -50,7 +50,7 @@ pub struct RemoteHandler {
     settings: Arc<Settings>,
     pool: Arc<ConnectionPool>,
     /// The holds of requests that are still running.
-    kept: Arc<KeptHolds>,
+    kept: Arc<HoldRenewals>,
     /// Whether the last call failed.
     is_failing: Arc<AtomicBool>,
     /// The permits to wait for answers that no request waits for.

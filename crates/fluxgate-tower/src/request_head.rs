@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fluxgate_core::internals::PathError;
+use fluxgate_core::path::PathError;
 use http::request::Parts;
 
 /// The head of a request, in whatever form a server keeps it.

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fluxgate_core::internals::{HoldKeeper, KeptHold, poll_once_or_spawn};
+use fluxgate_core::renewal::{HoldKeeper, KeptHold};
+use fluxgate_core::task::poll_once_or_spawn;
 use fluxgate_core::{Settled, Settlement, StoreError};
 
 /// How long to wait before each further try of a settlement in the background. A hold that is

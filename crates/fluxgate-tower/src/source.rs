@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use fluxgate_core::internals::{AUTHORIZATION, counted_credentials, lossless_text};
+use fluxgate_core::key::{AUTHORIZATION, counted_credentials};
+use fluxgate_core::text::lossless_text;
 
 use crate::claims::Claims;
 use crate::request_head::{BadRequest, RequestHead};

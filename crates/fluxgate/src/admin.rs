@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::internals::RuleOptions;
+use fluxgate_core::rules::RuleOptions;
 use fluxgate_http::Problem;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};

@@ -29,8 +29,8 @@ mod url;
 
 use std::path::Path;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
-use fluxgate_core::internals::{RuleOptions, values};
+use fluxgate_core::rules::{RuleOptions, values};
+use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_core::{OnError, OnMissingRuleSet};
 use fluxgate_http::Listener;
 

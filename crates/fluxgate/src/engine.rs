@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fluxgate_core::internals::{AdHocDecision, AdHocKey};
 use fluxgate_core::store::{Micros, Mode};
 use fluxgate_core::{
-    Band, BandState, Decision, DynStore, Explanation, HoldId, Limiter, LimiterError, Observer,
-    OnError, RequestContext, RuleSets, Settled, Settlement, StoreError,
+    AdHocDecision, AdHocKey, Band, BandState, Decision, DynStore, Explanation, HoldId, Limiter,
+    LimiterError, Observer, OnError, RequestContext, RuleSets, Settled, Settlement, StoreError,
 };
 use fluxgate_http::Origin;
 use fluxgate_redis::etag_of;

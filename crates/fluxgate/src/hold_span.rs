@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use fluxgate_core::internals::values::parse_hold;
+use fluxgate_core::rules::values::parse_hold;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// Parses a duration from 1s to 24h. The error names the field.

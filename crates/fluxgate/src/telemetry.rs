@@ -16,10 +16,10 @@ mod trace_context;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::internals::{AdHocDecision, Fingerprinter, RuleNumber};
+use fluxgate_core::key::{Fingerprinter, RuleNumber};
 use fluxgate_core::{
-    ActiveRule, Band, Decision, HoldId, OnError, Outcome, RequestContext, RuleAction, RuleSet,
-    StoreError,
+    ActiveRule, AdHocDecision, Band, Decision, HoldId, OnError, Outcome, RequestContext,
+    RuleAction, RuleSet, StoreError,
 };
 use fluxgate_gateway::CallEnd;
 use fluxgate_http::{Listener, Origin};

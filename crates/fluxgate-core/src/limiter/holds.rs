@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::Limiter;
-use crate::background;
 use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::hold::{HoldId, Settled, Settlement};
 #[cfg(feature = "tokio")]
-use crate::kept_holds::{HoldKeeper, KeptHold, KeptHolds};
+use crate::renewal::{HoldKeeper, HoldRenewals, KeptHold};
 use crate::store::{Store, StoreError};
+use crate::task;
 use crate::time::Micros;
 
 impl<S: Store> Limiter<S> {
@@ -110,7 +110,7 @@ impl<S: Store + 'static> Limiter<S> {
 
 #[cfg(feature = "tokio")]
 impl<S: Store + 'static> HoldKeeper for Limiter<S> {
-    fn kept(&self) -> &KeptHolds {
+    fn kept(&self) -> &HoldRenewals {
         &self.0.kept
     }
 
@@ -245,6 +245,6 @@ impl<S: Store + 'static> Drop for Hold<S> {
             // If it fails, the hold expires.
             let _ = limiter.settle(id, settlement).await;
         };
-        background::run(release, at_once);
+        task::run(release, at_once);
     }
 }

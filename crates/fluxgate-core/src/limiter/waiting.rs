@@ -2,13 +2,13 @@
 
 use super::Limiter;
 use crate::algorithm::Mode;
-use crate::background;
 use crate::context::RequestContext;
 use crate::decision::Decision;
 #[cfg(feature = "tokio")]
 use crate::decision::WaitRefusal;
 use crate::reservation::Reservation;
 use crate::store::{Store, WaitPermit};
+use crate::task;
 
 impl<S: Store + 'static> Limiter<S> {
     /// Decides a request and charges it if it passes, now or after a wait that its rules
@@ -70,7 +70,7 @@ impl<S: Store + 'static> Limiter<S> {
                 let cancel = async move {
                     let _ = limiter.cancel(charge).await;
                 };
-                background::run(cancel, at_once);
+                task::run(cancel, at_once);
             }
         }))
     }

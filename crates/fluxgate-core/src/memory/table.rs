@@ -8,7 +8,7 @@ use super::shares::{Claim, Tally};
 use super::slot::{Fingerprint, LimitBits, Slot, State};
 use crate::algorithm::Cell;
 use crate::band::Band;
-use crate::fingerprint::Fingerprinter;
+use crate::key::Fingerprinter;
 use crate::key::RuleNumber;
 use crate::limit::Algorithm;
 use crate::time::Timestamp;

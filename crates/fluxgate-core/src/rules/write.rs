@@ -10,11 +10,11 @@ use super::rule::{DEFAULT_PRIORITY, Key, OnError, Pairs, Rule, RuleMode, ValueMa
 use super::set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
 use crate::band::Band;
 use crate::calendar::TimeZone;
-use crate::civil_time::format_rfc3339;
 use crate::hold::DEFAULT_HOLD;
 use crate::key::{KeyPart, OnMissingKey};
 use crate::limit::Algorithm;
 use crate::matcher::{ValueMatch, Values};
+use crate::time::format_rfc3339;
 
 impl RuleSets {
     /// Writes all rules, including disabled ones, as a rule file. Fields

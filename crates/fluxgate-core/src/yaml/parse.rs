@@ -6,7 +6,7 @@ use std::rc::Rc;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
 
 use super::{Fault, Node, Position, Value};
-use crate::printable;
+use crate::text;
 
 /// The most values of a tree, with aliases expanded.
 const MAX_NODES: usize = 1_000_000;
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
     fn fault(&self, marker: &Marker, message: &str) -> Fault {
         Fault {
             position: self.position(marker),
-            message: printable::escape(message, &[]),
+            message: text::escape_unprintable(message, &[]),
         }
     }
 

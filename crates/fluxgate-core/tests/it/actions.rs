@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     Decision, Limiter, LimiterError, Observer, RequestContext, Rule, RuleAction, RuleSet, RuleSets,
     ValueMatch,

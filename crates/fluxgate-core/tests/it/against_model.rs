@@ -1,9 +1,8 @@
 //! Random sequences, through the limiter and through the model: all fields of all
 //! decisions must be equal.
 
-use fluxgate_core::Algorithm;
-use fluxgate_core::Timestamp;
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
+use fluxgate_core::{Algorithm, Timestamp};
 use proptest::prelude::*;
 
 use crate::model::{self, Answer, Counter, Limit};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fluxgate_core::RequestContext;
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, Zoned};

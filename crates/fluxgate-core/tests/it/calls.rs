@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::{AdHocKey, ready};
-use fluxgate_core::{Algorithm, Band, Decision, Limit, LimiterError, Outcome, RequestContext};
+use fluxgate_core::task::ready;
+use fluxgate_core::{
+    AdHocKey, Algorithm, Band, Decision, Limit, LimiterError, Outcome, RequestContext,
+};
 
 use crate::support::{Gate, SECOND, START, micros, per_user, set_of};
 

@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{
     Charged, Checks, HoldId, Micros, Mode, Reason, Settled, Settlement, Subject, Verdicts,
 };
-use fluxgate_core::{Band, Decision, Limiter, Outcome, RequestContext, Store, StoreError};
-use fluxgate_core::{ManualClock, MemoryStore};
+use fluxgate_core::task::ready;
+use fluxgate_core::{
+    Band, Decision, Limiter, ManualClock, MemoryStore, Outcome, RequestContext, Store, StoreError,
+};
 use proptest::prelude::*;
 
 use crate::support::{Gate, SECOND, START, cases, fields, micros, parse, retry, set_of};

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::algorithm::Mode;
-use fluxgate_core::internals::{Retention, RuleNumber, ready};
+use fluxgate_core::algorithm::Mode;
+use fluxgate_core::key::RuleNumber;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{Checks, Group, Subject};
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     Band, Limit as RealLimit, ManualClock, MemoryStore, Outcome, RequestContext, RuleSets,
     Timestamp,

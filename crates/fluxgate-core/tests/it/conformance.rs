@@ -1,6 +1,7 @@
 //! The suite that every store must pass, on the embedded one.
 
-use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::memory::Retention;
+use fluxgate_core::task::ready;
 use fluxgate_core::{MemoryStore, conformance};
 
 #[test]

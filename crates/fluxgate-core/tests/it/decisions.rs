@@ -1,7 +1,7 @@
 //! How the verdicts of bands and rules become one decision, and how shadow rules take
 //! part.
 
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 
 use crate::support::{Gate, HOUR, MINUTE, SECOND, START, fields, global, retry, set_of, violated};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use fluxgate_core::{Explanation, LimiterError, RequestContext, RuleExplanation, RuleMode};
 
 use crate::support::{Gate, fields, set_of};

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fluxgate_core::internals::algorithm::Mode;
-use fluxgate_core::internals::limit::MAX_UNITS;
-use fluxgate_core::internals::{Retention, RuleNumber, ready};
+use fluxgate_core::algorithm::Mode;
+use fluxgate_core::key::RuleNumber;
+use fluxgate_core::limit::MAX_UNITS;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{Charged, Checks, Group, HoldRequest, Micros, Subject};
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     Algorithm, Band, HoldId, Limit as RealLimit, ManualClock, MemoryStore, RequestContext,
     Settlement, Store, Timestamp,

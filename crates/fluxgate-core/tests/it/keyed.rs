@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use fluxgate_core::internals::{Retention, RuleNumber};
+use fluxgate_core::key::RuleNumber;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{Checks, Group, Mode, Subject};
 use fluxgate_core::{
     Algorithm, Band, DirectLimiter, KeyedLimiter, Limit, LocalStore, ManualClock, MemoryStore,

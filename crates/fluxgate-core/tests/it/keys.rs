@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use fluxgate_core::internals::{RequestPath, ready};
+use fluxgate_core::path::RequestPath;
+use fluxgate_core::task::ready;
 use fluxgate_core::{Decision, RequestContext, RequestContextBuilder};
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Lists, and conditions on users and API keys.
 
-use fluxgate_core::internals::RequestSource;
+use fluxgate_core::rules::RequestSource;
 use fluxgate_core::{RequestContext, RuleSets};
 
 use crate::rules::refused;

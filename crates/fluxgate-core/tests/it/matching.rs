@@ -3,7 +3,7 @@
 mod model;
 
 use fluxgate_core::RequestContext;
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use proptest::prelude::*;
 
 use crate::support::{Gate, cases, set_of};

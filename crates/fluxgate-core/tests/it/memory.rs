@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::limit::{Algorithm, Limit};
-use fluxgate_core::internals::{Retention, RuleNumber, ready};
+use fluxgate_core::key::RuleNumber;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{Checks, Group, Mode, Subject, Verdicts};
+use fluxgate_core::task::ready;
 use fluxgate_core::{
-    Band, KeyedLimiter, LimiterError, ManualClock, MemoryStore, Quota, RequestContext, Store,
+    Algorithm, Band, KeyedLimiter, Limit, LimiterError, ManualClock, MemoryStore, Quota,
+    RequestContext, Store,
 };
 
 use crate::support::{

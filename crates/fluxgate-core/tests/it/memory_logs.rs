@@ -1,6 +1,7 @@
 //! The memory store: the bound on the events of sliding logs.
 
-use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::memory::Retention;
+use fluxgate_core::task::ready;
 use fluxgate_core::{Clock, ManualClock, MemoryStore, RequestContext};
 
 use crate::memory::{MAX_KEYS, flood};

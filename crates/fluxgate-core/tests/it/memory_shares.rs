@@ -1,7 +1,8 @@
 //! The memory store: each rule has its share of the keys.
 
 use fluxgate_core::RequestContext;
-use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::memory::Retention;
+use fluxgate_core::task::ready;
 
 use crate::memory::{MAX_KEYS, flood};
 use crate::support::{Gate, HOUR, NAMES, START, per_user, set_of};

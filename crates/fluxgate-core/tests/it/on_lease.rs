@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::internals::ready;
 use fluxgate_core::store::{
     Charged, Checks, HoldId, Micros, Reason, Settled, Settlement, Subject, Verdicts,
 };
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     Band, DynStore, Lease, Limiter, LimiterError, MemoryStore, Percent, RequestContext, RuleSets,
     Store, StoreError,

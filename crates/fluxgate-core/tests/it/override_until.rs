@@ -1,6 +1,6 @@
 //! Overrides that end.
 
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use fluxgate_core::{Quota, RequestContext, Rule, RuleSet, RuleSets, Timestamp};
 
 use crate::rules::rule_refused;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::memory::Retention;
+use fluxgate_core::task::ready;
 use fluxgate_core::{Limiter, ManualClock, MemoryStore, RequestContext};
 
 use crate::support::{

@@ -1,6 +1,6 @@
 //! Rules that change while the limiter runs.
 
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use num_rational::BigRational;
 use proptest::prelude::*;
 

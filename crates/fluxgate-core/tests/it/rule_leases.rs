@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::BandLease;
-use fluxgate_core::internals::algorithm::{Ask, Outstanding, grant, rest};
+use fluxgate_core::algorithm::{Ask, Outstanding, grant, rest};
+use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::Micros;
 use fluxgate_core::{
     Algorithm, Band, Calendar, CalendarUnit, Lease, Limit, LimitBuilder, Percent, RuleSets,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::Retention;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::{
     Algorithm, Limit, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets,
 };

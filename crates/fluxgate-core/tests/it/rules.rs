@@ -1,8 +1,9 @@
 //! Faults of rule files. Every fault has a position, which the snippets mark with `§`
 //! before its first character.
 
-use fluxgate_core::internals::yaml::{Fault, Faults, Node, Position, Value};
-use fluxgate_core::internals::{PathSet, Pattern, RuleOptions};
+use fluxgate_core::path::{PathSet, Pattern};
+use fluxgate_core::rules::RuleOptions;
+use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
 use fluxgate_core::{OnMissingRuleSet, RuleSets};
 
 /// Checks that the faults of a marked snippet are at its marks, in their order, with

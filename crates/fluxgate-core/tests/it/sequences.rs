@@ -1,7 +1,7 @@
 //! Random rules, and random sequences of operations on them.
 
-use fluxgate_core::Timestamp;
-use fluxgate_core::internals::limit::{Algorithm, MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::limit::{MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::{Algorithm, Timestamp};
 use proptest::prelude::*;
 
 use crate::model::Limit;

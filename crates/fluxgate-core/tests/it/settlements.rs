@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use fluxgate_core::{HoldId, RequestContext, Settlement};
 use proptest::prelude::*;
 

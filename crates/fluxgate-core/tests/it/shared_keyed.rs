@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::memory::Retention;
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     Algorithm, DynStore, Limiter, ManualClock, MemoryStore, OnError, Quota, RequestContext, Rule,
     RuleSet, SharedKeyedLimiter, Store,

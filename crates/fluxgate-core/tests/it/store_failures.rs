@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fluxgate_core::internals::{AdHocKey, Retention, ready};
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{
     Charged, Checks, HoldId, Micros, Reason, Retry, Settled, Settlement, Subject, Verdicts,
 };
+use fluxgate_core::task::ready;
 use fluxgate_core::{
-    Algorithm, Band, Limit, Limiter, LimiterBuilder, LimiterError, Observer, OnError,
-    RequestContext, Store, StoreError,
+    AdHocKey, Algorithm, Band, Limit, Limiter, LimiterBuilder, LimiterError, ManualClock,
+    MemoryStore, Observer, OnError, RequestContext, Store, StoreError,
 };
-use fluxgate_core::{ManualClock, MemoryStore};
 
 use crate::support::{Gate, SECOND, START, fields, instant, parse, retry, set_of};
 

@@ -4,10 +4,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use fluxgate_core::Algorithm;
-use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::memory::Retention;
+use fluxgate_core::task::ready;
 use fluxgate_core::{
-    BandState, Decision, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Timestamp,
+    Algorithm, BandState, Decision, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets,
+    Timestamp,
 };
 use proptest::test_runner::Config;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use fluxgate_core::RequestContext;
-use fluxgate_core::internals::Retention;
+use fluxgate_core::memory::Retention;
 
 use crate::support::{Gate, NAMES, per_user, set_of};
 
@@ -96,8 +96,7 @@ fn all_rules_are_charged_or_none() {
         u64::from(gate.check(&context).allowed())
     });
     let left = |rule: &str, identity: &[&str]| {
-        let states =
-            fluxgate_core::internals::ready(gate.limiter.state("s", rule, identity)).unwrap();
+        let states = fluxgate_core::task::ready(gate.limiter.state("s", rule, identity)).unwrap();
         states
             .iter()
             .map(|state| state.remaining)

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::ready;
 use fluxgate_core::store::{Micros, Mode};
+use fluxgate_core::task::ready;
 use fluxgate_core::{Decision, RequestContext, WaitRefusal};
 
 use crate::support::{Gate, SECOND, fields, parse, set_of, violated};

@@ -1,7 +1,7 @@
 //! Warnings about rules.
 
 use fluxgate_core::RuleSets;
-use fluxgate_core::internals::RequestSource;
+use fluxgate_core::rules::RequestSource;
 
 /// Returns a rule set of these rules.
 fn rules(rules: &[&str]) -> RuleSets {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_core::internals::ActiveRuleSet;
+use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::{Decision, Outcome, RequestContextBuilder, Settlement};
 use fluxgate_llm::Api;
 use fluxgate_tower::internals::{Filter, FilterOutcome, RequestHead};

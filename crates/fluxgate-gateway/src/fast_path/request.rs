@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_http::content_length;
 use fluxgate_tower::internals::{RequestHead, check_method, is_plain_name};
 use memchr::memchr_iter;

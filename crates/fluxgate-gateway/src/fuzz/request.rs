@@ -1,6 +1,6 @@
 //! What the parser of the fast path guarantees for any bytes.
 
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use http::request::Parts;
 
 use super::WrittenHead;

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_llm::Api;
 use fluxgate_tower::internals::RequestHead;
 

@@ -1,8 +1,7 @@
 //! The limit headers that clients of language models read.
 
-use fluxgate_core::Decision;
-use fluxgate_core::internals::BandLevel;
 use fluxgate_core::store::Micros;
+use fluxgate_core::{BandLevel, Decision};
 use fluxgate_tower::internals::LimitHeaders;
 use http::{HeaderName, HeaderValue};
 

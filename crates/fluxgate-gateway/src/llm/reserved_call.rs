@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fluxgate_core::internals::{ActiveRuleSet, BandLevel, RequestPath};
-use fluxgate_core::{Decision, RequestContextBuilder, Tokens};
+use fluxgate_core::path::RequestPath;
+use fluxgate_core::rules::ActiveRuleSet;
+use fluxgate_core::{BandLevel, Decision, RequestContextBuilder, Tokens};
 use fluxgate_llm::{Api, Request, Reserve};
 use fluxgate_tower::internals::{Filter, FilterOutcome, RequestHead};
 use fluxgate_tower::{Handler, RequestHold};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fluxgate_core::Algorithm;
-use fluxgate_core::internals::yaml::Faults;
+use fluxgate_core::yaml::Faults;
 
 use crate::draft::{BandDraft, MAX_UNITS, MAX_WINDOW, Remark, largest_capacity};
 use crate::fields::{Fields, whole_number};

@@ -1,6 +1,6 @@
 //! The documents of an `application.yml`, each of which may belong to a profile.
 
-use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use fluxgate_core::yaml::{Faults, Node, Value};
 
 /// A document with settings of Bucket4j.
 #[derive(Debug)]

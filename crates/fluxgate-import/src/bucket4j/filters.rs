@@ -1,7 +1,7 @@
 //! The filters of a configuration and their rate limits.
 
 use fluxgate_core::Algorithm;
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::yaml::{Faults, Node};
 
 use super::bandwidths::Bandwidth;
 use super::conditions::AddOutcome;

@@ -1,6 +1,6 @@
 //! Placeholders such as `${NAME:default}`.
 
-use fluxgate_core::internals::yaml::{Node, Value};
+use fluxgate_core::yaml::{Node, Value};
 
 use crate::draft::Remark;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::yaml::{Faults, Node};
 
 use super::routes::{Route, RouteScope};
 use crate::draft::Remark;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::values;
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::rules::values;
+use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_core::{Algorithm, Calendar, CalendarUnit, KeyPart};
 
 use super::entities::{NAMES, Plugin};

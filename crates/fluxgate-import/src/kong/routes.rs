@@ -1,7 +1,7 @@
 //! The conditions of routes.
 
 use fluxgate_core::ValueMatch;
-use fluxgate_core::internals::yaml::Faults;
+use fluxgate_core::yaml::Faults;
 
 use crate::draft::{Conditions, Remark};
 use crate::fields::Fields;

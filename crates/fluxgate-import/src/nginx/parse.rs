@@ -1,6 +1,6 @@
 //! Reads the directives of an nginx configuration.
 
-use fluxgate_core::internals::yaml::{Fault, Position};
+use fluxgate_core::yaml::{Fault, Position};
 
 /// The deepest nesting of blocks.
 const MAX_DEPTH: usize = 32;

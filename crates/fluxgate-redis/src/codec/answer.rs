@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::algorithm::{Cell, Grant, Overhang};
-use fluxgate_core::internals::limit::FracMicros;
+use fluxgate_core::algorithm::{Cell, Grant, Overhang};
+use fluxgate_core::limit::FracMicros;
 use fluxgate_core::store::{Check, Checks, Group, Micros, Mode, Verdict, Verdicts};
 use fluxgate_core::{Algorithm, Band, Limit, StoreError, Timestamp};
 use smallvec::SmallVec;

@@ -1,7 +1,7 @@
 //! Encodes lease requests and decodes the grants.
 
-use fluxgate_core::internals::BandLease;
-use fluxgate_core::internals::algorithm::{Ask, rest};
+use fluxgate_core::algorithm::{Ask, rest};
+use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::Subject;
 use fluxgate_core::{Band, StoreError};
 

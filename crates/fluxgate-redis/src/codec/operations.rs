@@ -1,6 +1,6 @@
 //! Encodes one decision, refund, undo or cancellation for the script.
 
-use fluxgate_core::internals::algorithm::{Mode, Overhang};
+use fluxgate_core::algorithm::{Mode, Overhang};
 use fluxgate_core::store::{Charged, Checks, Group, Micros, Subject};
 use fluxgate_core::{Band, StoreError, Timestamp};
 

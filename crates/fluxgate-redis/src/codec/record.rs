@@ -6,7 +6,7 @@
 //! seven bits a byte. A key is written as the length of its common start with the one
 //! before it, and the rest.
 
-use fluxgate_core::internals::limit::{Horizon, MAX_SPAN, MAX_UNITS};
+use fluxgate_core::limit::{Horizon, MAX_SPAN, MAX_UNITS};
 use fluxgate_core::store::{Checks, HoldRequest, Micros};
 use fluxgate_core::{Algorithm, Calendar, CalendarUnit, Limit, StoreError};
 
@@ -395,7 +395,7 @@ pub(super) fn foreign_record() -> StoreError {
 mod tests {
     use std::time::Duration;
 
-    use fluxgate_core::internals::RuleNumber;
+    use fluxgate_core::key::RuleNumber;
     use fluxgate_core::store::{Group, Micros, Mode, Settlement, Subject};
     use fluxgate_core::{Band, HoldId};
     use proptest::prelude::*;

@@ -11,8 +11,8 @@
 //! there is no such hold; `R` it is renewed; `S` it is settled, with what was charged on
 //! top of each charge. A lease request has the state after it, and `a` with the grant.
 
-use fluxgate_core::internals::algorithm::{Bucket, Counts, Grant, LogSummary, Overhang};
-use fluxgate_core::internals::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::algorithm::{Bucket, Counts, Grant, LogSummary, Overhang};
+use fluxgate_core::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
 use fluxgate_core::store::Micros;
 use fluxgate_core::{StoreError, Timestamp};
 

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use fluxgate_core::internals::algorithm::Overhang;
-use fluxgate_core::internals::limit::{FracMicros, Horizon};
+use fluxgate_core::algorithm::Overhang;
+use fluxgate_core::limit::{FracMicros, Horizon};
 use fluxgate_core::{Algorithm, Band, Calendar, Limit, Timestamp};
 use smallvec::SmallVec;
 

@@ -95,7 +95,7 @@ fn read_request(reader: &mut Reader<'_>) -> Option<Request> {
 mod tests {
     use std::time::Duration;
 
-    use fluxgate_core::internals::RuleNumber;
+    use fluxgate_core::key::RuleNumber;
     use fluxgate_core::store::{Charged, Micros, Retry, Subject, Verdict};
     use fluxgate_core::{Algorithm, Band, Limit};
     use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Slots, as the script reports them: what the core's algorithm would find in them.
 
-use fluxgate_core::internals::algorithm::{Mode, Verdict};
+use fluxgate_core::algorithm::{Mode, Verdict};
 use fluxgate_core::store::{Micros, Retry};
 use fluxgate_core::{Limit, StoreError, Timestamp};
 
@@ -40,7 +40,7 @@ impl SlotsSummary {
         }
     }
 
-    /// Returns the verdict of `fluxgate_core::internals::algorithm::Slots::assess`, and
+    /// Returns the verdict of `fluxgate_core::algorithm::Slots::assess`, and
     /// whether a charge would take slots.
     pub(super) fn assess(
         &self,

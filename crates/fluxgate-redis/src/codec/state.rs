@@ -1,6 +1,6 @@
 //! The states that keys hold, as the script reports them.
 
-use fluxgate_core::internals::algorithm::{Bucket, Cell, Counts, LogSummary, Overhang};
+use fluxgate_core::algorithm::{Bucket, Cell, Counts, LogSummary, Overhang};
 use fluxgate_core::{Algorithm, Limit, StoreError, Timestamp};
 
 use super::slots::SlotsSummary;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fluxgate_core::internals::algorithm::Ask;
+use fluxgate_core::algorithm::Ask;
 
 /// What has happened to leases since the store was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 //! lease (at least one), less the units held and those that a lost reply may have granted. Hence
 //! the units that were granted and are not known to be spent are at most that many.
 
-use fluxgate_core::internals::BandLease;
-use fluxgate_core::internals::algorithm::{Ask, Grant, Report};
+use fluxgate_core::algorithm::{Ask, Grant, Report};
+use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::{Micros, Retry, Verdict};
 use fluxgate_core::{Limit, Timestamp};
 use smallvec::SmallVec;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use fluxgate_core::Band;
-use fluxgate_core::internals::RuleNumber;
+use fluxgate_core::key::RuleNumber;
 use fluxgate_core::store::{Check, Retry, Subject, Verdict};
 
 use super::holder::{LeaseHolder, Moment};

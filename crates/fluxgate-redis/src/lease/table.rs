@@ -7,8 +7,9 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fluxgate_core::internals::algorithm::Ask;
-use fluxgate_core::internals::{BandLease, Fingerprinter};
+use fluxgate_core::algorithm::Ask;
+use fluxgate_core::key::Fingerprinter;
+use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::{Check, Checks, Group, Subject, Verdict, Verdicts};
 use smallvec::SmallVec;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::RuleOptions;
-use fluxgate_core::internals::yaml::Node;
+use fluxgate_core::rules::RuleOptions;
+use fluxgate_core::yaml::Node;
 use fluxgate_core::{Limiter, RuleSets, RuleWatch, RulesError, Store, StoreError};
 use tokio::time::{sleep, timeout};
 

@@ -1,7 +1,7 @@
 //! The suite that every store must pass, on the script.
 
 use fluxgate_core::conformance;
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use fluxgate_redis::injected_time::ScriptStore;
 
 use fluxgate_redis::RedisStore;

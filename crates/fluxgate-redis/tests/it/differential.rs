@@ -1,8 +1,10 @@
 //! The script next to the memory store: the same sequences at the same instants,
 //! and no difference in any field of any verdict.
 
-use fluxgate_core::internals::{Retention, RuleNumber, ready};
+use fluxgate_core::key::RuleNumber;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{Charged, Checks, Group, Subject, Verdict, Verdicts};
+use fluxgate_core::task::ready;
 use fluxgate_core::{Band, LocalStore, ManualClock, MemoryStore, Store, StoreError, Timestamp};
 use fluxgate_redis::injected_time::ScriptStore;
 use proptest::prelude::*;

@@ -3,8 +3,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fluxgate_core::internals::{RuleNumber, ready};
+use fluxgate_core::key::RuleNumber;
 use fluxgate_core::store::{Checks, Group, Mode, Reason, Subject};
+use fluxgate_core::task::ready;
 use fluxgate_core::{Algorithm, Band, Limit, ManualClock, Store, StoreError, Timestamp};
 use fluxgate_redis::injected_time::{ScriptStore, Server};
 use fluxgate_redis::reason;

@@ -1,6 +1,6 @@
 //! The names of keys on a server.
 
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use fluxgate_core::{Limiter, ManualClock, RequestContext, RuleSets, Timestamp};
 use fluxgate_redis::injected_time::{ScriptStore, Server};
 use fluxgate_redis::{HashKeys, HashSecret, KeyNaming};

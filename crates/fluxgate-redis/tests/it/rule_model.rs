@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::memory::Retention;
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     Decision, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Store, Timestamp,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::limit::{MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::limit::{MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
 use fluxgate_core::store::Mode;
 use fluxgate_core::{Algorithm, Calendar, CalendarUnit, Limit};
 use proptest::prelude::*;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::{Retention, RuleNumber, ready};
+use fluxgate_core::key::RuleNumber;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{Checks, Group, Mode, Subject, Verdict};
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     Algorithm, Band, Limit, LocalStore, ManualClock, MemoryStore, Store, Timestamp,
 };

@@ -1,7 +1,7 @@
 //! The counters of a fleet, and the checks of its requests.
 
 use fluxgate_core::Band;
-use fluxgate_core::internals::RuleNumber;
+use fluxgate_core::key::RuleNumber;
 use fluxgate_core::store::{Checks, Group, Mode, Subject};
 use smallvec::SmallVec;
 

@@ -9,8 +9,8 @@ use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::time::Duration;
 
-use fluxgate_core::internals::BandLease;
-use fluxgate_core::internals::algorithm::{Ask, Cell, Outstanding, grant, rest};
+use fluxgate_core::algorithm::{Ask, Cell, Outstanding, grant, rest};
+use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::{Mode, Verdict};
 use fluxgate_core::{Algorithm, Lease, Limit, LimitBuilder, Percent, Timestamp};
 

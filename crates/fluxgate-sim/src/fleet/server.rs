@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use fluxgate_core::Timestamp;
-use fluxgate_core::internals::BandLease;
-use fluxgate_core::internals::algorithm::{Ask, Cell, Outstanding, grant, rest};
+use fluxgate_core::algorithm::{Ask, Cell, Outstanding, grant, rest};
+use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::{Checks, Mode, Verdict, Verdicts};
 use smallvec::SmallVec;
 

@@ -1,8 +1,8 @@
 //! The old rules, which decide every request a second time.
 
-use fluxgate_core::internals::{Retention, RuleVerdict};
+use fluxgate_core::memory::Retention;
 use fluxgate_core::{
-    Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RuleSets, Timestamp,
+    Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RuleSets, RuleVerdict, Timestamp,
 };
 
 use super::{Change, Changes, Refusals};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fluxgate_core::internals::RuleVerdict;
+use fluxgate_core::RuleVerdict;
 
 /// The enforced rules that refuse one request. Reused for the next request, so a denial
 /// needs no allocation.

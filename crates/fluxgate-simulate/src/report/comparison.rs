@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fluxgate_core::internals::Retention;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::{
     Algorithm, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Timestamp,
 };

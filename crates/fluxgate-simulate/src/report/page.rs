@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use fluxgate_core::RuleSets;
-use fluxgate_core::internals::RuleNumber;
+use fluxgate_core::key::RuleNumber;
 
 use super::chart::{self, Chart, Size, TimeAxis, traffic_series};
 use super::comparison::Comparison;

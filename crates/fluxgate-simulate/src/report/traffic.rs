@@ -1,8 +1,7 @@
 //! Requests and their outcomes over time.
 
-use fluxgate_core::internals::RuleVerdict;
 use fluxgate_core::store::Micros;
-use fluxgate_core::{ActiveRule, Decision, Timestamp};
+use fluxgate_core::{ActiveRule, Decision, RuleVerdict, Timestamp};
 
 use super::detail::Detail;
 use super::outcome_counts::OutcomeCounts;

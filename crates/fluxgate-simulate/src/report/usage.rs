@@ -4,8 +4,8 @@ mod busiest_window;
 
 use std::collections::HashMap;
 
-use fluxgate_core::internals::{RuleNumber, RuleVerdict};
-use fluxgate_core::{Algorithm, Limit, Timestamp};
+use fluxgate_core::key::RuleNumber;
+use fluxgate_core::{Algorithm, Limit, RuleVerdict, Timestamp};
 
 use busiest_window::BusiestWindow;
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_core::store::{Mode, WaitPermit};
 use fluxgate_core::{RequestContext, RequestContextBuilder};
 use tokio::time::Instant;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::{ActiveRuleSet, Charge, PendingDecision, poll_once_or_spawn};
+use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::store::{Mode, WaitPermit};
-use fluxgate_core::{Decision, Limiter, RequestContext, Store};
+use fluxgate_core::task::poll_once_or_spawn;
+use fluxgate_core::{Charge, Decision, Limiter, PendingDecision, RequestContext, Store};
 
 use super::{Handler, HeaderNames};
 use crate::request_hold::RequestHold;

@@ -94,7 +94,7 @@ pub(super) fn retry_after_secs(report: &impl Report) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use fluxgate_core::internals::Retention;
+    use fluxgate_core::memory::Retention;
     use fluxgate_core::{Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Timestamp};
 
     use super::*;

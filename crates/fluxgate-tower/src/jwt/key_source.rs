@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fluxgate_core::internals::regular_file;
+use fluxgate_core::regular_file;
 
 use super::endpoint::Endpoint;
 use super::error::JwtError;

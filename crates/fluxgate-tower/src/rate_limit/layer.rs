@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fluxgate_core::internals::{PathSet, Pattern};
+use fluxgate_core::path::{PathSet, Pattern};
 use fluxgate_core::{Limiter, PatternError, RequestContextBuilder, Store};
 use http::Response;
 use http::request::Parts;

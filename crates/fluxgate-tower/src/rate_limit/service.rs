@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_core::store::WaitPermit;
 use http::request::Parts;
 use http::{Request, Response};

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fluxgate_core::internals::{ActiveRuleSet, Charge, HoldKeeper, poll_once_or_spawn};
+use fluxgate_core::renewal::HoldKeeper;
+use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::store::{Mode, WaitPermit};
-use fluxgate_core::{Decision, HoldId, RequestContext};
+use fluxgate_core::task::poll_once_or_spawn;
+use fluxgate_core::{Charge, Decision, HoldId, RequestContext};
 use tokio::time::timeout;
 
 use super::in_flight::InFlight;

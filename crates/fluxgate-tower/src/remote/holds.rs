@@ -1,7 +1,8 @@
 //! Holds that the service has granted.
 
 use bytes::Bytes;
-use fluxgate_core::internals::{HoldKeeper, KeptHolds, MAX_HOLD};
+use fluxgate_core::hold::MAX_HOLD;
+use fluxgate_core::renewal::{HoldKeeper, HoldRenewals};
 use fluxgate_core::store::{Micros, Reason};
 use fluxgate_core::{HoldId, Settled, Settlement, StoreError};
 use http::StatusCode;
@@ -57,7 +58,7 @@ impl RemoteHandler {
 }
 
 impl HoldKeeper for RemoteHandler {
-    fn kept(&self) -> &KeptHolds {
+    fn kept(&self) -> &HoldRenewals {
         &self.kept
     }
 

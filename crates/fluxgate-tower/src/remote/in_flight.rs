@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_core::internals::poll_once_or_spawn;
+use fluxgate_core::task::poll_once_or_spawn;
 use http::Response;
 use tokio::time::timeout;
 

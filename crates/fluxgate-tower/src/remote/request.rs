@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use fluxgate_core::RequestContext;
-use fluxgate_core::internals::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD, RequestPath};
+use fluxgate_core::hold::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD};
+use fluxgate_core::path::RequestPath;
 use fluxgate_core::store::Mode;
 use serde::{Serialize, Serializer};
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fluxgate_core::internals::AUTHORIZATION;
+use fluxgate_core::key::AUTHORIZATION;
 
 use crate::alike_names::{Likeness, compare};
 use crate::request_head::BadRequest;

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::routing::{get, post};
-use fluxgate_core::internals::Retention;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::{Limiter, ManualClock, MemoryStore, RuleSets};
 use fluxgate_tower::RateLimitLayer;
 use http::{Method, Request};

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::internals::Retention;
-use fluxgate_core::store::{Charged, Checks, HoldId, Micros, Settled, Settlement, Subject};
-use fluxgate_core::store::{Store, Verdicts};
+use fluxgate_core::memory::Retention;
+use fluxgate_core::store::{
+    Charged, Checks, HoldId, Micros, Settled, Settlement, Store, Subject, Verdicts,
+};
 use fluxgate_core::{Band, Limiter, MemoryStore, RequestContext, StoreError};
 use fluxgate_tower::RateLimitLayer;
 use tokio::sync::Semaphore;

@@ -33,8 +33,7 @@ async fn a_client_that_disconnects_frees_its_units_and_its_permit() {
 
     let ask = move || Http::new(address).get("/").status;
     let reset_secs = || {
-        let state =
-            fluxgate_core::internals::ready(limiter.state("s", "r", &["127.0.0.1"])).unwrap();
+        let state = fluxgate_core::task::ready(limiter.state("s", "r", &["127.0.0.1"])).unwrap();
         state[0].reset_after.as_micros().div_ceil(1_000_000)
     };
     tokio::task::block_in_place(|| {

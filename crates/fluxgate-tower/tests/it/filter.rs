@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_tower::internals::{BadRequest, Filter, FilterOutcome, RequestHead};
 use fluxgate_tower::{Identity, Source};
 use http::Request;

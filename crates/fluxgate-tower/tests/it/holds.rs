@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_core::Settlement;
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use fluxgate_tower::{RateLimitLayer, RequestHold};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::{ActiveRuleSet, Charge};
+use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::store::{Mode, WaitPermit};
-use fluxgate_core::{Decision, RequestContext};
+use fluxgate_core::{Charge, Decision, RequestContext};
 use fluxgate_tower::{Customizer, Handler, HeaderNames, RateLimitLayer};
 use http::request::Parts;
 use tokio::time::{Instant, sleep};

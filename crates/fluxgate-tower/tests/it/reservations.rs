@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_tower::RateLimitLayer;
 use fluxgate_tower::internals::{Filter, RequestHead};
 use http::Request;
@@ -27,7 +27,7 @@ fn slow(all: u64) -> TestLimiter {
 /// window.
 fn state(limiter: &TestLimiter) -> (u64, u64) {
     let of = |rule| {
-        fluxgate_core::internals::ready(limiter.state("s", rule, &[]))
+        fluxgate_core::task::ready(limiter.state("s", rule, &[]))
             .unwrap()
             .remove(0)
     };

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::internals::Retention;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{Charged, Checks, Micros, Reason, Subject, Verdicts};
 use fluxgate_core::{
     Band, HoldId, Limiter, MemoryStore, RequestContext, Settled, Settlement, Store, StoreError,

@@ -1,7 +1,7 @@
 //! The headers of several layers or filters on one response.
 
 use bytes::Bytes;
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use fluxgate_core::{Decision, RequestContext};
 use fluxgate_tower::internals::LimitHeaders;
 use fluxgate_tower::{HeaderFamilies, RateLimitLayer};

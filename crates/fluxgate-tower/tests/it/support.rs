@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_core::internals::Retention;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::{Clock, Limiter, MemoryStore, RuleSets, Timestamp};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use fluxgate_core::internals::parse_sha256;
+use fluxgate_core::text::parse_sha256;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_core::internals::json::without_position;
+use fluxgate_core::json::without_position;
 use fluxgate_http::Problem;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::internals::json::{ContextFields, Text, read_once};
+use fluxgate_core::json::{ContextFields, Text, read_once};
 use fluxgate_core::{Decision, RequestContext, RequestContextBuilder};
 use fluxgate_http::{Listener, Origin, PROBLEM_JSON, Problem, STATUS};
 use fluxgate_tower::FailedClosedStatus;

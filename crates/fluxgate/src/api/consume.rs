@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::internals::json::{JsonWriter, Text, whole_number};
-use fluxgate_core::internals::{AdHocDecision, AdHocKey};
+use fluxgate_core::json::{JsonWriter, Text, whole_number};
 use fluxgate_core::store::{Micros, Retry};
-use fluxgate_core::{Band, Decision, HoldId, Outcome};
+use fluxgate_core::{AdHocDecision, AdHocKey, Band, Decision, HoldId, Outcome};
 use fluxgate_http::{Listener, Origin, Problem};
 use serde_json::value::RawValue;
 

@@ -1,6 +1,6 @@
 //! A decision as JSON, in milliseconds.
 
-use fluxgate_core::internals::json::JsonWriter;
+use fluxgate_core::json::JsonWriter;
 use fluxgate_core::store::Micros;
 use fluxgate_core::{Decision, HoldId};
 use fluxgate_tower::internals::write_denial_start;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::internals::ready;
 use fluxgate_core::store::Micros;
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     BandExplanation, BandState, Explanation, Limiter, MemoryStore, RuleAction, RuleExplanation,
     RuleMode, RuleSets,

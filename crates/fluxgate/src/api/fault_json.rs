@@ -1,6 +1,6 @@
 //! Faults and warnings of rules as JSON.
 
-use fluxgate_core::internals::yaml::Fault;
+use fluxgate_core::yaml::Fault;
 use serde::Serialize;
 
 /// A fault or a warning with its position.

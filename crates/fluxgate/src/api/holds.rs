@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::internals::json::{JsonWriter, Text, Texts, whole_number};
+use fluxgate_core::json::{JsonWriter, Text, Texts, whole_number};
 use fluxgate_core::{HoldId, Settled, Settlement};
 use fluxgate_http::Problem;
 use http::StatusCode;

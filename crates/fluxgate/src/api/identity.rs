@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fluxgate_core::internals::json::Text;
+use fluxgate_core::json::Text;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
 /// The values of the parts of a key, in order.

@@ -1,7 +1,7 @@
 //! Answers checks and releases on the fast path, from bytes to bytes.
 
 use fluxgate_core::Decision;
-use fluxgate_core::internals::json::JsonWriter;
+use fluxgate_core::json::JsonWriter;
 use fluxgate_http::{Listener, Origin, Problem, STATUS, wall_clock, write_date};
 
 use super::check::CheckRequest;

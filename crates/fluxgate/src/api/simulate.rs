@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::internals::RuleOptions;
-use fluxgate_core::internals::json::Text;
+use fluxgate_core::json::Text;
+use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::{RuleSets, RulesError};
 use fluxgate_http::Problem;
 use fluxgate_simulate::{Change, Changes, Options, Simulation, SimulationError, Summary};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::internals::values::parse_duration;
+use fluxgate_core::rules::values::parse_duration;
 use fluxgate_http::Problem;
 use serde_json::json;
 

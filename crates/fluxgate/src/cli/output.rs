@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use fluxgate_core::internals::printable;
+use fluxgate_core::text;
 
 use crate::failure::{Exit, Failure};
 
@@ -40,5 +40,5 @@ pub(super) fn print_message(text: &str) {
 }
 
 fn escape(text: &str) -> String {
-    printable::escape(text, &['\n', '\t'])
+    text::escape_unprintable(text, &['\n', '\t'])
 }

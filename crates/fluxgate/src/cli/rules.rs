@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fluxgate_core::RuleSets;
-use fluxgate_core::internals::RuleOptions;
+use fluxgate_core::rules::RuleOptions;
 
 use super::{Exit, Failure};
 use crate::config::{Deployment, RawConfig, Rules};

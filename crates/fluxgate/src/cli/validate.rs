@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fluxgate_core::RuleSets;
-use fluxgate_core::internals::RuleOptions;
+use fluxgate_core::rules::RuleOptions;
 
 use super::{Exit, Failure, print, print_message};
 use crate::config::{Config, Deployment, JwtKeys, RawConfig, Rules};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::yaml::{Faults, Node};
 
 use super::listen::Listen;
 use super::{read, tree};

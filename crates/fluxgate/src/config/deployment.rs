@@ -1,8 +1,8 @@
 //! Warns of rules that never match the requests of the config's filters, or that exceed the
 //! bounds of its store.
 
-use fluxgate_core::internals::RequestSource;
-use fluxgate_core::internals::yaml::{Fault, Faults, Node};
+use fluxgate_core::rules::RequestSource;
+use fluxgate_core::yaml::{Fault, Faults, Node};
 use fluxgate_core::{OnMissingRuleSet, RuleSet, RuleSets, RuleWarning};
 
 use super::{Config, Filter, Store};

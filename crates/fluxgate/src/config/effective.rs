@@ -4,7 +4,7 @@ mod redact;
 mod writer;
 
 use fluxgate_core::OnMissingRuleSet;
-use fluxgate_core::internals::yaml::Node;
+use fluxgate_core::yaml::Node;
 
 use super::filters::Filter;
 use super::raw::{ConfigError, RawConfig};

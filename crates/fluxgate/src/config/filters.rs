@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_tower::{
     ClientIpSource, ClientIpSources, FailedClosedStatus, HeaderFamilies, ResetFormat,
 };

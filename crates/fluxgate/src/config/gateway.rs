@@ -5,7 +5,7 @@ mod route;
 
 use std::num::NonZeroU64;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_gateway::{Limits, Timeouts};
 
 use super::filters::Filter;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fluxgate_core::internals::yaml::{Faults, Node, Position};
+use fluxgate_core::yaml::{Faults, Node, Position};
 use fluxgate_tower::{OnInvalid, Source};
 use http::Uri;
 

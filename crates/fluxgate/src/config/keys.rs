@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
-use fluxgate_core::internals::{RuleOptions, values};
+use fluxgate_core::rules::{RuleOptions, values};
+use fluxgate_core::yaml::{Faults, Node};
 
 use super::{read, tree};
 

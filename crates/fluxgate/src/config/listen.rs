@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use fluxgate_core::yaml::{Faults, Node, Value};
 use fluxgate_http::Listener;
 
 use super::tls::Tls;

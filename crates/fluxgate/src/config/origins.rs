@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fluxgate_core::internals::yaml::{Fault, Node, Position};
+use fluxgate_core::yaml::{Fault, Node, Position};
 
 /// The column of a mapping that was created only to hold an overridden value.
 pub(super) const INTERMEDIATE: usize = 2;

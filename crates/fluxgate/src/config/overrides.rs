@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use fluxgate_core::internals::yaml::{Node, Position, Value};
+use fluxgate_core::yaml::{Node, Position, Value};
 
 use super::origins::{ConfigFault, FaultLocation, INTERMEDIATE, Origins, OverrideSource};
 

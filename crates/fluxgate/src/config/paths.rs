@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
-use fluxgate_core::internals::{PathSet, Pattern, values};
+use fluxgate_core::path::{PathSet, Pattern};
+use fluxgate_core::rules::values;
+use fluxgate_core::yaml::{Faults, Node};
 
 use super::{read, tree};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use fluxgate_core::yaml::{Faults, Node, Value};
 use fluxgate_core::{RuleSets, RulesError};
 
 use super::origins::{ConfigFault, FaultLocation, Origins};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fluxgate_core::internals::values;
-use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use fluxgate_core::rules::values;
+use fluxgate_core::yaml::{Faults, Node, Value};
 
 const MAX_NAME: usize = 200;
 const MAX_SHORT: Duration = Duration::from_secs(3600);

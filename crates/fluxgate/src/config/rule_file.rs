@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fluxgate_core::RulesError;
-use fluxgate_core::internals::regular_file::{self, MAX_BYTES};
-use fluxgate_core::internals::yaml::{Fault, Position};
+use fluxgate_core::regular_file::MAX_BYTES;
+use fluxgate_core::yaml::{Fault, Position};
+use fluxgate_core::{RulesError, regular_file};
 
 /// A file that cannot be read or is invalid.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fluxgate_core::RuleSets;
-use fluxgate_core::internals::RuleOptions;
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::rules::RuleOptions;
+use fluxgate_core::yaml::{Faults, Node};
 
 use super::store::Store;
 use super::{read, tree};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::store::{Mode, Store};
 use super::{Config, Redis};
-use fluxgate_core::internals::regular_file;
+use fluxgate_core::regular_file;
 
 /// More than any password, certificate or list of tokens needs.
 const MAX_BYTES: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::yaml::{Faults, Node};
 
 use super::{read, tree};
 

@@ -1,6 +1,6 @@
 //! Warnings about identities and attributes that clients can choose, and about tokens.
 
-use fluxgate_core::internals::yaml::Position;
+use fluxgate_core::yaml::Position;
 use fluxgate_core::{KeyPart, RuleSets};
 use fluxgate_tower::Source;
 

@@ -1,6 +1,6 @@
 //! Where a filter reads identities and attributes.
 
-use fluxgate_core::internals::yaml::{Faults, Node, Position};
+use fluxgate_core::yaml::{Faults, Node, Position};
 use fluxgate_tower::{Identity, Source, SourceList};
 
 use super::{read, tree};

@@ -4,7 +4,7 @@ mod redis;
 
 use std::num::NonZeroUsize;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::yaml::{Faults, Node};
 
 use super::{read, tree};
 pub use redis::{Mode, Redis, RedisTls};

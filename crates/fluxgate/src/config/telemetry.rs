@@ -1,6 +1,6 @@
 //! Logs and traces.
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::yaml::{Faults, Node};
 
 use super::url::HttpUrl;
 use super::{read, tree};

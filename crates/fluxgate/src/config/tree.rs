@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use fluxgate_core::internals::yaml::{Node, Position, Value};
+use fluxgate_core::yaml::{Node, Position, Value};
 
 use super::read::SIZE_UNITS;
 

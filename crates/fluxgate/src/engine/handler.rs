@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::internals::{ActiveRuleSet, Charge, PendingDecision, poll_once_or_spawn};
+use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::store::{Mode, WaitPermit};
-use fluxgate_core::{Decision, RequestContext};
+use fluxgate_core::task::poll_once_or_spawn;
+use fluxgate_core::{Charge, Decision, PendingDecision, RequestContext};
 use fluxgate_http::Origin;
 use fluxgate_tower::{Handler, HeaderNames, RequestHold};
 

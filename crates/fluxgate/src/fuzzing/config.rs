@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fluxgate_core::internals::yaml::Position;
+use fluxgate_core::yaml::Position;
 
 use crate::config::rule_file::RuleFileError;
 use crate::config::{ConfigError, FaultLocation, RawConfig};

@@ -1,6 +1,7 @@
 //! Ambiguous paths.
 
-use fluxgate_core::internals::{PathSet, Pattern, RequestPath, ready};
+use fluxgate_core::path::{PathSet, Pattern, RequestPath};
+use fluxgate_core::task::ready;
 use fluxgate_core::{Limiter, MemoryStore, RuleSets};
 use fluxgate_tower::internals::{Filter, FilterOutcome};
 use http::request::Parts;

@@ -1,8 +1,8 @@
 //! Rule files and the decisions by their rules.
 
-use fluxgate_core::internals::Retention;
-use fluxgate_core::internals::yaml::Position;
+use fluxgate_core::memory::Retention;
 use fluxgate_core::store::Retry;
+use fluxgate_core::yaml::Position;
 use fluxgate_core::{
     Decision, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Timestamp,
 };

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use fluxgate_core::RuleSets;
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use prost::Message as _;
 use tonic::{Code as Status, Request};
 

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use fluxgate_core::internals::regular_file::{self, MAX_BYTES};
+use fluxgate_core::regular_file;
+use fluxgate_core::regular_file::MAX_BYTES;
 
 use super::snapshot::{Compiled, ReloadError, Snapshot, invalid, rules_of};
 use crate::config::{Overrides, RawConfig, rule_file};

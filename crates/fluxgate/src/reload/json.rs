@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use fluxgate_core::internals::yaml::{Fault, Node, Position, Value};
+use fluxgate_core::yaml::{Fault, Node, Position, Value};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -198,7 +198,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 }
 
 fn fault(error: &serde_json::Error) -> Fault {
-    let what = fluxgate_core::internals::json::without_position(error);
+    let what = fluxgate_core::json::without_position(error);
     Fault {
         position: Position {
             line: error.line().max(1),

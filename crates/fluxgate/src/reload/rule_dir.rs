@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fluxgate_core::internals::RuleOptions;
-use fluxgate_core::internals::regular_file::{self, MAX_BYTES};
-use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
-use fluxgate_core::{RuleSets, RulesError};
+use fluxgate_core::regular_file::MAX_BYTES;
+use fluxgate_core::rules::RuleOptions;
+use fluxgate_core::yaml::{Faults, Node, Position, Value};
+use fluxgate_core::{RuleSets, RulesError, regular_file};
 
 use super::snapshot::{Compiled, DirectoryFiles, ReloadError, Snapshot, invalid, warning_lines};
 use crate::config::{Deployment, rule_file};

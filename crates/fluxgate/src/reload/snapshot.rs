@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use fluxgate_core::RuleSets;
-use fluxgate_core::internals::yaml::{Fault, Position};
+use fluxgate_core::yaml::{Fault, Position};
 use fluxgate_redis::StoredRules;
 
 use crate::config::{RawConfig, Rules};

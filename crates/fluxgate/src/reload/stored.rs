@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::internals::RuleOptions;
-use fluxgate_core::internals::yaml::{Fault, Faults, Node, Position, Value};
+use fluxgate_core::rules::RuleOptions;
+use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
 use fluxgate_core::{RuleSets, RulesError};
 use fluxgate_redis::{BackOff, RuleChanges, RuleStore, StoredRules};
 use tokio::sync::Notify;

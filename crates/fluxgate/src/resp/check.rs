@@ -3,9 +3,10 @@
 use std::str;
 use std::time::Duration;
 
-use fluxgate_core::internals::RequestFields;
-use fluxgate_core::internals::json::{Names, Pairs, unique, whole_number};
-use fluxgate_core::{ActiveRule, Band, Decision, RequestContext, RequestContextBuilder};
+use fluxgate_core::json::{Names, Pairs, unique, whole_number};
+use fluxgate_core::{
+    ActiveRule, Band, Decision, RequestContext, RequestContextBuilder, RequestFields,
+};
 use fluxgate_http::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};

@@ -2,7 +2,7 @@
 
 use std::str;
 
-use fluxgate_core::internals::json::whole_number;
+use fluxgate_core::json::whole_number;
 use fluxgate_core::{HoldId, Settled, Settlement};
 
 use super::reply::{CommandError, Replies};

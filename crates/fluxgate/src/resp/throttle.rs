@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use fluxgate_core::Band;
-use fluxgate_core::internals::{AdHocDecision, AdHocKey};
 use fluxgate_core::store::Retry;
+use fluxgate_core::{AdHocDecision, AdHocKey, Band};
 use fluxgate_http::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};

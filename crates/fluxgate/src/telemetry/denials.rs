@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::internals::json::quoted;
+use fluxgate_core::json::quoted;
 use fluxgate_core::store::Retry;
 use fluxgate_core::{ActiveRule, Outcome, WaitRefusal};
 use fluxgate_http::Origin;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fluxgate_core::internals::RuleNumber;
+use fluxgate_core::key::RuleNumber;
 use fluxgate_core::{ActiveRule, Decision, HoldId, RuleSet};
 use smallvec::SmallVec;
 

@@ -204,9 +204,9 @@ mod tests {
     use super::*;
     use crate::config;
     use crate::telemetry::{Telemetry, now};
-    use fluxgate_core::internals::{AdHocDecision, ready};
     use fluxgate_core::store::Retry;
-    use fluxgate_core::{Band, Limiter, MemoryStore, RequestContext, RuleSets};
+    use fluxgate_core::task::ready;
+    use fluxgate_core::{AdHocDecision, Band, Limiter, MemoryStore, RequestContext, RuleSets};
     use fluxgate_http::Listener;
 
     /// Returns the spans that `record` adds.

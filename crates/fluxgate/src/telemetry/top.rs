@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fluxgate_core::internals::{RuleNumber, describe_identity};
+use fluxgate_core::key::{RuleNumber, describe_identity};
 use smallvec::SmallVec;
 
 /// How long a table counts.
@@ -285,7 +285,7 @@ impl TopSum {
 
 #[cfg(test)]
 mod tests {
-    use fluxgate_core::internals::Fingerprinter;
+    use fluxgate_core::key::Fingerprinter;
     use fluxgate_core::{RequestContext, RuleSets};
 
     use super::*;

@@ -16,9 +16,9 @@ use imports::{Import, Modules, top_level};
 const LAYERS: [(&str, &str); 9] = [
     (
         "fluxgate-core",
-        "time clock civil_time printable regular_file lossless request_path credentials context sha256_hex sip fingerprint rate calendar hold limit percent lease quota algorithm key band \
-         yaml network matcher rules background store reservation plan decision observer json memory keyed ad_hoc \
-         kept_holds limiter shared_keyed serde_impls guide conformance",
+        "time clock text regular_file request_path context sip rate calendar hold limit percent lease quota algorithm key band \
+         yaml network matcher rules task store reservation plan decision observer json memory keyed ad_hoc \
+         renewal limiter shared_keyed serde_impls guide conformance",
     ),
     (
         "fluxgate-redis",

@@ -9,7 +9,7 @@ use crate::network::IpNetwork;
 use crate::rules::fault::{FaultCollector, RuleFault, Step};
 use crate::rules::lists::{List, MAX_VALUES};
 use crate::rules::names::{MAX_NAME, is_set_name};
-use crate::sha256_hex::parse_sha256;
+use crate::text::parse_sha256;
 
 /// Checks the names and the sizes of lists.
 pub(super) fn check(lists: &[List], faults: &mut FaultCollector<'_>) {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::civil_time::parse_rfc3339;
 use crate::hold::DEFAULT_HOLD;
 use crate::key::OnMissingKey;
 use crate::lease::{self, Lease};
@@ -13,6 +12,7 @@ use crate::rules::rollout::Rollout;
 use crate::rules::rule::{DEFAULT_PRIORITY, Override, Rule, RuleMode};
 use crate::rules::values;
 use crate::time::Timestamp;
+use crate::time::parse_rfc3339;
 use crate::yaml::{Faults, Node, Position};
 
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fluxgate_core::RequestContext;
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 
 /// Matches segments one by one, `**` by trying every length.
 pub(super) fn path_fits(pattern: &str, path: &str) -> bool {

@@ -3,8 +3,8 @@
 
 use std::cell::Cell;
 
-use fluxgate_core::internals::ready;
 use fluxgate_core::store::{Checks, Group, HoldRequest, Micros, Mode, Verdict, Verdicts};
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     Algorithm, Band, HoldId, ManualClock, MemoryStore, Settled, Settlement, Store, StoreError,
     Timestamp,

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::memory::Retention;
+use fluxgate_core::task::ready;
 use fluxgate_core::{
     Decision, HoldId, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Settlement,
     Store, Timestamp,

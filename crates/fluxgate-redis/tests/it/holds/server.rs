@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::internals::RuleNumber;
+use fluxgate_core::key::RuleNumber;
 use fluxgate_core::store::{Checks, Group, HoldRequest, Micros, Mode, Subject, Verdict};
 use fluxgate_core::{
     Algorithm, Band, HoldId, Limit, Limiter, Outcome, RequestContext, Settlement, Store,

@@ -1,9 +1,10 @@
 //! Grants of the script next to those of the core: the same sequences at the same instants,
 //! and no difference in any number.
 
-use fluxgate_core::internals::algorithm::{Ask, Cell, Grant, Outstanding, Report, grant, rest};
-use fluxgate_core::internals::{RuleNumber, ready};
+use fluxgate_core::algorithm::{Ask, Cell, Grant, Outstanding, Report, grant, rest};
+use fluxgate_core::key::RuleNumber;
 use fluxgate_core::store::{Checks, Group, Mode, Subject};
+use fluxgate_core::task::ready;
 use fluxgate_core::{Band, ManualClock, Store, Timestamp};
 use fluxgate_redis::injected_time::ScriptStore;
 use fluxgate_testkit::RedisServer;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 
-use fluxgate_core::internals::RuleNumber;
+use fluxgate_core::key::RuleNumber;
 use fluxgate_core::{ActiveRule, RuleSets};
 
 use crate::report::chart::{Chart, Kind, Series, Size, TimeAxis};

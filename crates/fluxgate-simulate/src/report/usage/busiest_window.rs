@@ -142,7 +142,7 @@ fn span(limit: &Limit) -> u64 {
 mod tests {
     use super::*;
     use crate::report::conversion::with_capacity;
-    use fluxgate_core::internals::Retention;
+    use fluxgate_core::memory::Retention;
     use fluxgate_core::{
         Band, Calendar, CalendarUnit, Limiter, ManualClock, MemoryStore, Quota, RequestContext,
         Rule, RuleSet, RuleSets,

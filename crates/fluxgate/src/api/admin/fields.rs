@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use fluxgate_core::Band;
-use fluxgate_core::internals::AdHocKey;
-use fluxgate_core::internals::json::{read_value, whole_number};
+use fluxgate_core::json::{read_value, whole_number};
+use fluxgate_core::{AdHocKey, Band};
 use fluxgate_http::Problem;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;

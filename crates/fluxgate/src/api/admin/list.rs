@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::internals::yaml::Node;
 use fluxgate_core::store::Micros;
+use fluxgate_core::yaml::Node;
 use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleAction, RuleSet};
 use fluxgate_http::Problem;
 use serde_json::{Map, Value, json};

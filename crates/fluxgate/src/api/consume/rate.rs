@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::json::whole_number;
-use fluxgate_core::internals::limit::MAX_UNITS;
+use fluxgate_core::json::whole_number;
+use fluxgate_core::limit::MAX_UNITS;
 use fluxgate_core::{Algorithm, Band, Limit, LimitError};
 
 /// How many decimals a rate may have.

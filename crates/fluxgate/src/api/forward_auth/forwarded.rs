@@ -1,6 +1,6 @@
 //! The client's request, as the proxy describes it in `X-Forwarded-*` headers.
 
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::path::RequestPath;
 use fluxgate_http::Problem;
 use fluxgate_tower::internals::{BadRequest, RequestHead};
 use http::{HeaderMap, Method, Uri};

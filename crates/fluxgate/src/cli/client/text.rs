@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use fluxgate_core::internals::printable::is_printable;
+use fluxgate_core::text::is_printable;
 use serde_json::Value;
 
 use crate::config::duration_text;

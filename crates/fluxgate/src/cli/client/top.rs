@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use fluxgate_core::internals::printable;
+use fluxgate_core::text;
 use http::Method;
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<(), Failure> {
             return print(&screen);
         }
         // The cursor goes home, and what is below the end is cleared.
-        let lines = printable::escape(screen, &['\n']).replace('\n', "\x1b[K\n");
+        let lines = text::escape_unprintable(screen, &['\n']).replace('\n', "\x1b[K\n");
         print_unescaped(format!("\x1b[H{lines}\x1b[J").as_bytes())?;
     }
     Ok(())

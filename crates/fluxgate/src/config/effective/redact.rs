@@ -1,7 +1,7 @@
 //! Redacts the API keys in rules: the identities of their overrides, the keys that they match, and
 //! the lists of keys. A hash of a key is no secret.
 
-use fluxgate_core::internals::yaml::{Node, Value};
+use fluxgate_core::yaml::{Node, Value};
 
 use crate::config::tree;
 

@@ -1,6 +1,6 @@
 //! Writes a tree as YAML, with comments that name the overrides.
 
-use fluxgate_core::internals::yaml::{Node, Value};
+use fluxgate_core::yaml::{Node, Value};
 
 use crate::config::origins::OverrideSource;
 use crate::config::raw::RawConfig;

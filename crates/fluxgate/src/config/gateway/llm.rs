@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_gateway::{OnAbort, Reserve, UnknownCalls};
 
 use crate::config::{read, tree};

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fluxgate_core::internals::values;
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::rules::values;
+use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_gateway::{HostPattern, RouteMatch, UpstreamTarget};
 
 use super::llm::Llm;

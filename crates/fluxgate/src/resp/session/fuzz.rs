@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::LazyLock;
 
 use fluxgate_core::RuleSets;
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Sessions without a socket.
 
-use fluxgate_core::internals::ready;
+use fluxgate_core::task::ready;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fluxgate_core::internals::json::quoted;
+use fluxgate_core::json::quoted;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::Writer;

@@ -1,8 +1,8 @@
 //! Edits of a stored rule set.
 
 use fluxgate_core::RuleChange;
-use fluxgate_core::internals::RuleOptions;
-use fluxgate_core::internals::yaml::{Fault, Node, Value};
+use fluxgate_core::rules::RuleOptions;
+use fluxgate_core::yaml::{Fault, Node, Value};
 use fluxgate_http::Problem;
 use fluxgate_redis::{MAX_RULE_BYTES, StoredSet, etag_of};
 use http::StatusCode;

@@ -18,7 +18,7 @@ async fn a_reservation_of_the_local_limiter_is_cancelled_there() {
     let app = App::new(handler(gone.addr()).local_on_error(limiter.clone()));
     assert_eq!(app.get("/wait").await, 200);
     let reset_after = || {
-        let state = fluxgate_core::internals::ready(limiter.state("api", "wait", &[])).unwrap();
+        let state = fluxgate_core::task::ready(limiter.state("api", "wait", &[])).unwrap();
         state[0].reset_after.as_secs_f64().ceil() as u64
     };
     let waiter = tokio::spawn(async move { app.get("/wait").await });

@@ -9,15 +9,15 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::background;
 use crate::hold::{HoldId, Settled, Settlement};
 use crate::store::StoreError;
+use crate::task;
 use crate::time::Micros;
 
 /// Keeps holds: a limiter, or a client of a remote service.
 pub trait HoldKeeper: Clone + Send + Sync + 'static {
     /// Returns the holds that are kept.
-    fn kept(&self) -> &KeptHolds;
+    fn kept(&self) -> &HoldRenewals;
 
     /// Settles a hold. Returns `None` if it has ended.
     fn settle(
@@ -68,7 +68,7 @@ pub trait HoldKeeper: Clone + Send + Sync + 'static {
 
 /// The holds that a keeper keeps.
 #[derive(Debug, Default)]
-pub struct KeptHolds {
+pub struct HoldRenewals {
     kept: Mutex<Kept>,
     /// Wakes the task that renews them, because one must be renewed sooner.
     sooner: Arc<Notify>,
@@ -84,7 +84,7 @@ struct Kept {
     renewal: Option<AbortHandle>,
 }
 
-impl KeptHolds {
+impl HoldRenewals {
     /// Returns how many there are.
     pub fn count(&self) -> usize {
         self.lock().holds.len()
@@ -194,6 +194,6 @@ impl<K: HoldKeeper> Drop for KeptHold<K> {
             // If it fails, the hold expires: it is no longer renewed.
             let _ = keeper.settle(id, Settlement::AsReserved).await;
         };
-        background::run(release, at_once);
+        task::run(release, at_once);
     }
 }

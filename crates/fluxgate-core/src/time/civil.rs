@@ -1,6 +1,6 @@
 //! Instants as rules and logs write them.
 
-use crate::time::Timestamp;
+use super::span::Timestamp;
 
 /// Units of time, in microseconds.
 const SECOND: u64 = 1_000_000;

@@ -9,7 +9,7 @@ pub const AUTHORIZATION: &str = "authorization";
 /// read `bearer  x` as `Bearer x`. A value without white space has no scheme, and stays as it is.
 ///
 /// ```
-/// use fluxgate_core::internals::counted_credentials;
+/// use fluxgate_core::key::counted_credentials;
 ///
 /// assert_eq!(*counted_credentials(b"BEARER \t aB"), *b"bearer aB");
 /// assert_eq!(*counted_credentials(b"Token-Only"), *b"Token-Only");

@@ -12,7 +12,7 @@ pub fn is_printable(char: char) -> bool {
 
 /// Returns a text in which every other character is written as `\u001b`, except those in
 /// `kept`. JSON and quoted YAML keep their meaning.
-pub fn escape(text: impl Into<String>, kept: &[char]) -> String {
+pub fn escape_unprintable(text: impl Into<String>, kept: &[char]) -> String {
     let text = text.into();
     let is_kept = |char: char| is_printable(char) || kept.contains(&char);
     if text.chars().all(is_kept) {
@@ -38,10 +38,13 @@ mod tests {
     fn what_a_terminal_would_obey_is_escaped() {
         let hostile = "a\u{1b}[31m\u{7}\u{7f}\u{9b}\r\n\t\u{202e}b\u{2028}é한";
         assert_eq!(
-            escape(hostile, &[]),
+            escape_unprintable(hostile, &[]),
             "a\\u001b[31m\\u0007\\u007f\\u009b\\u000d\\u000a\\u0009\\u202eb\\u2028é한"
         );
-        assert_eq!(escape("a\n\tb\r", &['\n', '\t']), "a\n\tb\\u000d");
-        assert_eq!(escape("plain", &[]), "plain");
+        assert_eq!(
+            escape_unprintable("a\n\tb\r", &['\n', '\t']),
+            "a\n\tb\\u000d"
+        );
+        assert_eq!(escape_unprintable("plain", &[]), "plain");
     }
 }

@@ -15,7 +15,7 @@ const LEAD: u8 = 0xF4;
 /// U+10FFFF. The bytes of one of these characters itself become four of them.
 ///
 /// ```
-/// use fluxgate_core::internals::lossless_text;
+/// use fluxgate_core::text::lossless_text;
 ///
 /// assert_eq!(lossless_text("café".as_bytes()), "café");
 /// assert_eq!(lossless_text(b"caf\xe9"), "caf\u{10ffe9}");
