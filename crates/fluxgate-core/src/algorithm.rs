@@ -1,13 +1,18 @@
 //! The algorithms, as pure functions of state, limit and time.
 //!
-//! Each file holds one: `settle` brings stored state to the present and repairs the
-//! effects of a clock that went back, `assess` decides a request on it, `refund`
-//! returns units, `cancel` undoes one charge, and `adjust` changes one to its real cost. The Lua of the Redis store uses the
-//! same names in the same order.
+//! A store that keeps [`Counter`]s needs none of these functions: see [`crate::store`]. They are
+//! for stores that keep state in a form of their own, or decide elsewhere, as a script in a
+//! server.
+//!
+//! Each file holds one algorithm: `settle` brings stored state to the present and repairs the
+//! effects of a clock that went back, `assess` decides a request on it, `refund` returns units,
+//! `cancel` undoes one charge, and `adjust` changes one to its real cost. The Lua of the Redis
+//! store uses the same names in the same order.
 
 mod adjust;
 mod bucket;
 mod concurrency;
+mod counter;
 mod fixed_window;
 mod grant;
 mod overhang;
@@ -19,6 +24,8 @@ mod window;
 pub use adjust::{Adjusted, Adjustment};
 pub use bucket::Bucket;
 pub use concurrency::{Slots, SlotsAssessment};
+pub use counter::Counter;
+pub(crate) use counter::CounterAssessment;
 pub use grant::{Ask, Grant, MAX_ENDS, Outstanding, Report, grant, rest};
 pub use overhang::Overhang;
 pub use sliding_log::{Log, LogAssessment, LogSummary};

@@ -36,11 +36,9 @@ pub struct Band {
 impl Band {
     /// Reported in place of a band if a rule denied because a part of its key is
     /// missing. No band has this id.
-    #[doc(hidden)]
     pub const MISSING_KEY: &'static str = "missing_key";
 
     /// The id in place of a band's if a rule denies what it matches.
-    #[doc(hidden)]
     pub const DENY: &'static str = "deny";
 
     /// Creates a band with this id in its rule.
@@ -56,7 +54,6 @@ impl Band {
     }
 
     /// Charges its units even if the request is denied.
-    #[doc(hidden)]
     pub fn charging_always(self) -> Self {
         Self {
             charges_always: true,
@@ -65,7 +62,6 @@ impl Band {
     }
 
     /// Returns whether its units are charged even if the request is denied.
-    #[doc(hidden)]
     #[inline]
     pub fn charges_always(&self) -> bool {
         self.charges_always
@@ -98,14 +94,12 @@ impl Band {
     }
 
     /// Returns its limit.
-    #[doc(hidden)]
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
 
     /// Returns the time in which a whole quota returns: the window, or for a bucket the time to
     /// fill from empty.
-    #[doc(hidden)]
     pub fn quota_span(&self) -> FracMicros {
         if self.algorithm().is_bucket() {
             return self.limit.rate().fill();
@@ -117,25 +111,21 @@ impl Band {
     }
 
     /// Returns its lease, if instances may take units of it in advance.
-    #[doc(hidden)]
     pub fn lease(&self) -> Option<&BandLease> {
         self.lease.as_deref()
     }
 
     /// Returns whether another band is leased like this one.
-    #[doc(hidden)]
     pub fn has_same_lease(&self, other: &Band) -> bool {
         self.lease == other.lease
     }
 
     /// Returns the limit that a shared store counts by: that of its lease, or its own.
-    #[doc(hidden)]
     pub fn shared_limit(&self) -> &Limit {
         self.lease().map_or(&self.limit, BandLease::shared)
     }
 
     /// Returns a hash that keeps the counters of one subject apart.
-    #[doc(hidden)]
     pub fn tag(&self) -> u64 {
         self.tag
     }

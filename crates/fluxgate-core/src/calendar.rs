@@ -72,7 +72,6 @@ impl Calendar {
     }
 
     /// Returns the window that contains an instant.
-    #[doc(hidden)]
     pub fn window_at(&self, at: Timestamp) -> Window {
         let micros = at.micros();
         let cached = CACHE.try_with(|cache| {

@@ -15,8 +15,19 @@ use crate::time::Timestamp;
 use crate::yaml::{Fault, Node, Value};
 use vector::Vector;
 
-/// Replays every vector on a new store, which `make` creates on the clock it is given.
-/// Returns the number of steps.
+/// Replays every vector on a new store, which `make` creates on the given clock. Returns the
+/// number of steps.
+///
+/// ```
+/// use fluxgate_core::{MemoryStore, conformance};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), conformance::Mismatch> {
+/// let steps = conformance::run(async |clock| MemoryStore::with_clock(clock)).await?;
+/// assert!(steps > 1_000);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn run<S: Store>(make: impl AsyncFn(ManualClock) -> S) -> Result<usize, Mismatch> {
     let mut steps = 0;
     for path in vector_files()? {
@@ -50,7 +61,7 @@ pub struct Mismatch {
 }
 
 fn vector_files() -> Result<Vec<PathBuf>, Mismatch> {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/vectors"));
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/vectors"));
     let entries = std::fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| {

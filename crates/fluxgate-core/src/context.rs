@@ -1,4 +1,4 @@
-//! The context of a request: everything that rules may ask about.
+//! The context of a request: everything that rules match or count by.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ pub struct RequestContext<'a> {
     pub(crate) is_provisional: bool,
     /// Whether the charge is held.
     pub(crate) holds: bool,
-    /// How long it is asked to be held; slots even if the charge is not.
+    /// The requested lifetime of the hold; of slots even if the charge is not held.
     pub(crate) hold_for: Option<Micros>,
     pub(crate) whole_keys: bool,
     /// Whether the rules that charge in any case have charged the request already.
@@ -84,14 +84,12 @@ impl<'a> RequestContext<'a> {
         self.path.as_ref().map(RequestPath::raw)
     }
 
-    /// Returns the path in both its forms.
-    #[doc(hidden)]
+    /// Returns the path with its normal form.
     pub fn request_path(&self) -> Option<&RequestPath<'a>> {
         self.path.as_ref()
     }
 
     /// Replaces the normal form of the path, if there is a path.
-    #[doc(hidden)]
     pub fn with_normal_path(mut self, normal: impl Into<Cow<'a, str>>) -> Self {
         let path = self.path.take();
         self.path = path.map(|path| path.with_normal(normal).with_host_form());
@@ -99,7 +97,6 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Compares path patterns without ASCII case.
-    #[doc(hidden)]
     pub fn ignoring_case(mut self) -> Self {
         self.path = self.path.map(RequestPath::ignoring_case);
         self
@@ -110,25 +107,23 @@ impl<'a> RequestContext<'a> {
         self.cost
     }
 
-    /// Returns whether the charge of the request is to be held.
+    /// Returns whether the charge of the request is held.
     pub fn is_held(&self) -> bool {
         self.holds
     }
 
-    /// Returns how long the charge of the request is asked to be held, if it says so.
+    /// Returns the requested lifetime of the hold, if the request names one.
     pub fn hold_for(&self) -> Option<Duration> {
         self.hold_for.map(Duration::from)
     }
 
-    /// Returns whether the request has been decided before, and denied.
-    #[doc(hidden)]
+    /// Returns whether this is the second decision on the request, after a denial.
     pub fn is_decided_again(&self) -> bool {
         self.is_decided_again
     }
 
-    /// Returns the same request, to be decided once more after a denial. Rules that charge in
-    /// any case have charged it with the denial, and do not charge it again.
-    #[doc(hidden)]
+    /// Returns the context for a second decision after a denial. Rules that charge denied
+    /// requests have charged it already, and do not charge it again.
     pub fn decided_again(&self) -> Self {
         Self {
             is_decided_again: true,
@@ -165,8 +160,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Returns the attribute of this name, text or not.
-    #[doc(hidden)]
-    pub fn attribute_bytes(&self, name: &str) -> Option<&[u8]> {
+    pub(crate) fn attribute_bytes(&self, name: &str) -> Option<&[u8]> {
         // The last one with this name counts.
         let mut attributes = self.attributes.iter().rev();
         attributes
@@ -244,8 +238,9 @@ impl<'a> RequestContextBuilder<'a> {
         self.request_path(RequestPath::as_given(path))
     }
 
-    /// Sets the path in both its forms: a rule applies if either matches.
-    #[doc(hidden)]
+    /// Sets a path that came over HTTP, as [`RequestPath::read`] reads it. Servers read
+    /// `/a/../b` and `/%62` as `/b`, so a rule applies if either the path as it was sent or its
+    /// normal form matches.
     pub fn request_path(mut self, path: RequestPath<'a>) -> Self {
         self.0.path = Some(path);
         self
@@ -284,7 +279,6 @@ impl<'a> RequestContextBuilder<'a> {
 
     /// Sets all attributes, text or not. They are compared by their bytes, without any
     /// conversion to UTF-8.
-    #[doc(hidden)]
     pub fn attributes_bytes(mut self, attributes: Vec<BytePair<'a>>) -> Self {
         self.0.attributes = attributes;
         self
@@ -298,7 +292,6 @@ impl<'a> RequestContextBuilder<'a> {
 
     /// Makes rules that count tokens of language models cost nothing: the request uses none,
     /// or it is not known yet how many. Their keys are still required.
-    #[doc(hidden)]
     pub fn without_tokens(mut self) -> Self {
         self.0.has_no_tokens = true;
         self
@@ -307,7 +300,6 @@ impl<'a> RequestContextBuilder<'a> {
     /// Restricts the rules to those that need nothing but the head of a request, and whose charge
     /// can be returned without a trace: enforced ones that neither count tokens, nor delay
     /// requests, nor charge denied ones. Such a charge is released before the real one is made.
-    #[doc(hidden)]
     pub fn provisional(mut self) -> Self {
         self.0.is_provisional = true;
         self
@@ -320,14 +312,12 @@ impl<'a> RequestContextBuilder<'a> {
     }
 
     /// Holds the charge for as long as its slots may be held, or for a minute without slots.
-    #[doc(hidden)]
     pub fn held(mut self) -> Self {
         self.0.holds = true;
         self
     }
 
     /// Sets how long the charge is held, if it is, and slots in any case.
-    #[doc(hidden)]
     pub fn hold_for(mut self, span: Micros) -> Self {
         self.0.hold_for = Some(span);
         self
@@ -335,7 +325,6 @@ impl<'a> RequestContextBuilder<'a> {
 
     /// Restricts matching to rules whose key has all its parts in this request, whatever
     /// their `on_missing_key`.
-    #[doc(hidden)]
     pub fn whole_keys_only(mut self) -> Self {
         self.0.whole_keys = true;
         self

@@ -111,7 +111,6 @@ struct BandRef {
 }
 
 /// What is left in a band after a decision.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct BandLevel<'d> {
     /// The rule.
@@ -138,7 +137,6 @@ pub struct Violation<'d> {
 impl<'d> Violation<'d> {
     /// Returns the id of the band, or what the rule denies for in its place: `deny` or
     /// `missing_key`.
-    #[doc(hidden)]
     pub fn band_id(&self) -> &'d str {
         match self.band {
             Some(band) => band.id(),
@@ -215,13 +213,11 @@ impl Decision {
     }
 
     /// Returns how long its hold lives if it is not renewed.
-    #[doc(hidden)]
     pub fn hold_span(&self) -> Micros {
         self.slot_spans().max().unwrap_or_else(|| self.asked_span())
     }
 
     /// Returns how soon its hold must be renewed, so that none of its slots expires.
-    #[doc(hidden)]
     pub fn renew_within(&self) -> Micros {
         self.slot_spans().min().unwrap_or_else(|| self.asked_span())
     }
@@ -283,7 +279,6 @@ impl Decision {
     }
 
     /// Returns what is left in each enforced band, if the request asked for a hold.
-    #[doc(hidden)]
     pub fn levels(&self) -> impl Iterator<Item = BandLevel<'_>> {
         self.levels.iter().filter_map(|(band, remaining, reset)| {
             let Violation { rule, band } = self.resolve(*band)?;
@@ -302,26 +297,22 @@ impl Decision {
     }
 
     /// Returns [`Decision::retry_after`] in microseconds.
-    #[doc(hidden)]
     pub fn retry(&self) -> Retry {
         self.retry_after
     }
 
     /// Returns [`Decision::reset_after`] in microseconds.
-    #[doc(hidden)]
     pub fn reset_micros(&self) -> Micros {
         self.reset_after
     }
 
     /// Returns [`Decision::reset_at`] in microseconds.
-    #[doc(hidden)]
     pub fn reset_timestamp(&self) -> Timestamp {
         let micros = self.at.micros().saturating_add(self.reset_after.get());
         Timestamp::saturating_from_micros(micros)
     }
 
     /// Returns [`Decision::delay`] in microseconds.
-    #[doc(hidden)]
     pub fn delay_micros(&self) -> Micros {
         self.delay
     }
@@ -341,7 +332,6 @@ impl Decision {
     }
 
     /// Creates the decision to deny a request forever, without a rule.
-    #[doc(hidden)]
     pub fn never() -> Self {
         Self::without_rule(false, Outcome::Never, Retry::Never)
     }

@@ -39,13 +39,11 @@ impl HoldId {
     }
 
     /// Creates the id with these bits, for tests and simulations.
-    #[doc(hidden)]
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
 
     /// Returns its bits.
-    #[doc(hidden)]
     pub const fn bits(self) -> u128 {
         self.0
     }
@@ -119,7 +117,6 @@ pub enum Settlement<'a> {
     AsReserved,
     /// The reserved cost, of a request that waits and does not go on. It ends the hold even if
     /// that has expired while the request waited; one that has been settled is still unknown.
-    #[doc(hidden)]
     Cancelled,
     /// One cost for every rule.
     Cost(u64),

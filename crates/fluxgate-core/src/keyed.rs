@@ -154,7 +154,7 @@ impl<C: Clock> KeyedLimiter<C> {
         let verdicts = self.verdicts(&key, &bands, units, Mode::Take);
         let delay = verdicts.iter().map(|verdict| verdict.delay).max();
         let charged: Box<[Charged]> = verdicts.iter().map(Charged::by).collect();
-        let permit = conclude(verdicts)?;
+        let permit = conclude(&verdicts)?;
         let delay = delay.unwrap_or_default().as_duration();
         let limiter = self.clone();
         let cancel = move || {
@@ -217,7 +217,7 @@ impl<C: Clock> KeyedLimiter<C> {
     }
 
     fn decide(&self, key: &KeyBytes, units: u32, mode: Mode) -> Result<Permit, Denied> {
-        conclude(self.verdicts(key, &self.0.bands, units, mode))
+        conclude(&self.verdicts(key, &self.0.bands, units, mode))
     }
 
     fn verdicts(&self, key: &KeyBytes, bands: &[Band], units: u32, mode: Mode) -> Verdicts {
@@ -278,7 +278,7 @@ fn conclude_one(taken: Result<u32, Retry>) -> Result<Permit, Denied> {
 }
 
 /// Combines the verdicts of all quotas.
-pub(crate) fn conclude(verdicts: impl IntoIterator<Item = Verdict>) -> Result<Permit, Denied> {
+pub(crate) fn conclude(verdicts: &[Verdict]) -> Result<Permit, Denied> {
     let mut remaining = u32::MAX;
     let mut denied: Option<Denied> = None;
     for verdict in verdicts {

@@ -91,7 +91,6 @@ pub(crate) fn expected_span(given: &str) -> String {
 }
 
 /// The lease of one band, in units.
-#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BandLease {
     most: u64,

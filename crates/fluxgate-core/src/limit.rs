@@ -34,7 +34,6 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every name that a rule may use, with its algorithm.
-    #[doc(hidden)]
     pub const NAMES: [(&'static str, Self); 7] = [
         ("token_bucket", Self::TokenBucket),
         ("leaky_bucket", Self::LeakyBucket),
@@ -165,7 +164,6 @@ impl Limit {
 
     /// Returns W: the window, the usual length of a calendar window, or how long a slot is
     /// held at most.
-    #[doc(hidden)]
     pub const fn window(&self) -> Micros {
         self.window
     }
@@ -176,7 +174,6 @@ impl Limit {
     }
 
     /// Returns the aligned window, or that of the calendar, that contains an instant.
-    #[doc(hidden)]
     #[inline]
     pub fn window_at(&self, at: Timestamp) -> Window {
         if let Some(calendar) = &self.calendar {
@@ -190,7 +187,6 @@ impl Limit {
     }
 
     /// Returns the refill of the two buckets; the other algorithms ignore it.
-    #[doc(hidden)]
     pub const fn rate(&self) -> &Rate {
         &self.rate
     }

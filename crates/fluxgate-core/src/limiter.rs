@@ -107,7 +107,6 @@ impl<S: Store> LimiterBuilder<S> {
 
     /// Adds an observer that needs no decisions, so that they are not timed for it, and that
     /// logs missing rule sets itself.
-    #[doc(hidden)]
     pub fn failure_observer(mut self, observer: impl Observer + 'static) -> Self {
         self.0.observers.push(Box::new(observer));
         self.0.logs_missing = false;
@@ -115,7 +114,6 @@ impl<S: Store> LimiterBuilder<S> {
     }
 
     /// Sets the decision on limits that come with the call when the store fails.
-    #[doc(hidden)]
     pub fn call_limits(mut self, on_error: OnError) -> Self {
         self.0.call_limits = on_error;
         self
@@ -361,7 +359,6 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Decides a request in any mode. [`Mode::TakeNow`] is for callers that cannot wait.
-    #[doc(hidden)]
     pub async fn check_in_mode(
         &self,
         rule_set: &str,
@@ -404,7 +401,6 @@ impl<S: Store> Limiter<S> {
 
     /// Passes the reason of a denial on to the observers, if the request was not allowed to
     /// wait. Called once for each request, when its decision is final.
-    #[doc(hidden)]
     pub fn observe_refused_wait(&self, decision: &Decision) {
         if decision.allowed() || self.0.observers.is_empty() {
             return;
@@ -415,13 +411,11 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Tells the observers that a request starts to wait.
-    #[doc(hidden)]
     pub fn observe_wait_began(&self) {
         self.each_observer(|observer| observer.wait_began());
     }
 
     /// Tells the observers that a request no longer waits.
-    #[doc(hidden)]
     pub fn observe_wait_ended(&self) {
         self.each_observer(|observer| observer.wait_ended());
     }

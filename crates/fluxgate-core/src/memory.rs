@@ -19,22 +19,21 @@ mod shares;
 mod slot;
 mod table;
 
-use std::ops::Range;
-
 use smallvec::{SmallVec, smallvec};
 
-use crate::algorithm::{Adjustment, Charged, Mode, Verdict};
+use crate::algorithm::{Charged, Mode, Verdict};
 use crate::band::Band;
 use crate::clock::{Clock, SystemClock};
 use crate::hold::{HoldId, Settled, Settlement};
 use crate::key::{RuleNumber, Subject};
 use crate::store::{
-    Check, Checks, Group, KeptReservation, LocalStore, ReservedCharge, Store, StoreError, Verdicts,
+    self, Checks, Counters as _, Group, KeptReservation, LocalStore, ReservedCharge, Store,
+    StoreError, Verdicts,
 };
 use crate::time::{Micros, Retry, Timestamp};
 pub(crate) use handle::KeyHandle;
 use holds::Holds;
-use locked::{KeyAssessment, LockedKeys};
+use locked::LockedKeys;
 use reservations::Reservations;
 pub use table::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
 use table::{Key, Table};
@@ -104,7 +103,6 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Creates a store on any clock, with its own bound and retention.
-    #[doc(hidden)]
     pub fn new(clock: C, max_keys: usize, retention: Retention) -> Self {
         Self {
             clock,
@@ -127,7 +125,6 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Returns the number of events of all sliding logs and of holds that have slots.
-    #[doc(hidden)]
     pub fn log_events(&self) -> usize {
         self.table.entries.total()
     }
@@ -205,7 +202,6 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Settles a hold at the instant `now`.
-    #[doc(hidden)]
     pub fn settle_at(
         &self,
         hold: HoldId,
@@ -216,13 +212,11 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Returns whether a hold has not ended at the instant `now`.
-    #[doc(hidden)]
     pub fn is_held_at(&self, hold: HoldId, now: Timestamp) -> bool {
         self.holds.is_held(&self.table, hold, now)
     }
 
     /// Forgets a hold: its charges are final, and its slots are free when they end.
-    #[doc(hidden)]
     pub fn forget_hold(&self, hold: HoldId) {
         self.holds.forget(hold);
     }
@@ -234,7 +228,6 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Decides checks at the instant `now`.
-    #[doc(hidden)]
     pub fn decide_at(&self, checks: &Checks<'_>, now: Timestamp) -> Verdicts {
         let mut verdicts = Verdicts::new();
         self.decide_into(checks, now, &mut verdicts);
@@ -264,32 +257,13 @@ impl<C: Clock> MemoryStore<C> {
             }
             verdicts.clear();
         }
-        let log_marks = self.decide_locked(checks, &keys, now, verdicts);
+        let log_marks = {
+            let mut locked = LockedKeys::new(&self.table, &keys).for_hold(checks.hold());
+            store::decide(&mut locked, checks, now, verdicts);
+            std::mem::take(&mut locked.log_marks)
+        };
         self.holds
             .record(&self.table, (&keys, &log_marks), checks, verdicts, now);
-    }
-
-    fn decide_locked(
-        &self,
-        checks: &Checks<'_>,
-        keys: &[Key],
-        now: Timestamp,
-        verdicts: &mut Verdicts,
-    ) -> SmallVec<[(usize, u64); 1]> {
-        let list = checks.list();
-        let mut locked = LockedKeys::new(&self.table, keys).for_hold(checks.hold());
-        let mut start = 0;
-        while start < list.len() {
-            let group = list[start].group;
-            let rest = list[start..].iter();
-            let end = start + rest.take_while(|check| check.group == group).count();
-            let passes = decide_group(&mut locked, keys, checks, start..end, now, verdicts);
-            if group == Group::ENFORCED && !passes {
-                break;
-            }
-            start = end;
-        }
-        std::mem::take(&mut locked.log_marks)
     }
 
     /// Adds the keys of all checks. A subject is hashed once for all its bands.
@@ -312,103 +286,6 @@ impl<C: Clock> MemoryStore<C> {
             .iter()
             .map(|band| self.table.key(hash, subject.rule, band))
             .collect()
-    }
-}
-
-/// Decides a range of checks that are charged together or not at all.
-fn decide_group(
-    locked: &mut LockedKeys<'_, '_>,
-    keys: &[Key],
-    all: &Checks<'_>,
-    group: Range<usize>,
-    now: Timestamp,
-    verdicts: &mut Verdicts,
-) -> bool {
-    let (checks, mode) = (all.list(), all.mode());
-    let is_refused = all.is_refused() && checks[group.start].group == Group::ENFORCED;
-    let mut assessments: SmallVec<[KeyAssessment; 4]> = smallvec![];
-    for at in group.clone() {
-        let cost = combined_cost(keys, checks, group.start, at);
-        assessments.push(locked.assess(at, checks[at].band, now, cost, mode));
-    }
-    let passes =
-        !is_refused && { assessments.iter() }.all(|assessment| assessment.verdict().passes());
-    for (at, assessment) in group.clone().zip(&assessments) {
-        let Check { band, cost, .. } = checks[at];
-        // The last check of a counter includes those before it.
-        let is_last = !keys[at + 1..group.end].contains(&keys[at]);
-        if passes && mode.takes() {
-            if is_last {
-                locked.charge(at, band, now, assessment);
-            }
-            verdicts.push(*assessment.verdict());
-            continue;
-        }
-        if is_last {
-            locked.correct(at, band, assessment);
-        }
-        let mut verdict = *assessment.verdict();
-        if verdict.passes() && mode.reports_charge() && !passes {
-            // Not charged after all: report the band without the charge.
-            let peeked = locked.assess(at, band, now, cost, Mode::Peek);
-            verdict = *peeked.verdict();
-        }
-        verdicts.push(verdict);
-    }
-    if !passes && all.charges_always() && mode.reports_charge() {
-        let decided = assessments.iter().map(|it| it.verdict().passes()).collect();
-        charge_always(locked, keys, all, (group, decided), now, verdicts);
-    }
-    passes
-}
-
-/// Returns the cost of a check and of the earlier ones of its group on the same counter.
-fn combined_cost(keys: &[Key], checks: &[Check<'_>], start: usize, at: usize) -> u64 {
-    let before = (start..at).filter(|earlier| keys[*earlier] == keys[at]);
-    before.fold(checks[at].cost, |sum, earlier| {
-        sum.saturating_add(checks[earlier].cost)
-    })
-}
-
-/// Charges the checks of a denied group that are charged in any case, and corrects their
-/// verdicts. `decided` says of each check of the group whether its band passed it.
-fn charge_always(
-    locked: &mut LockedKeys<'_, '_>,
-    keys: &[Key],
-    all: &Checks<'_>,
-    (group, decided): (Range<usize>, SmallVec<[bool; 4]>),
-    now: Timestamp,
-    verdicts: &mut Verdicts,
-) {
-    let checks = all.list();
-    let cost_of = |at| combined_cost(keys, checks, group.start, at);
-    let always = |at: &usize| checks[*at].band.charges_always();
-    let last_of = |at: usize| {
-        let mut later = group.clone().rev();
-        later.find(|later| keys[*later] == keys[at]).unwrap_or(at)
-    };
-    if all.mode().takes() {
-        for at in group
-            .clone()
-            .filter(always)
-            .filter(|at| last_of(*at) == *at)
-        {
-            let units = cost_of(at);
-            if units > 0 {
-                locked.adjust(at, checks[at].band, now, &Adjustment::charge(units));
-            }
-        }
-    }
-    let first = verdicts.len() - group.len();
-    for at in group.clone().filter(always) {
-        let index = at - group.start;
-        let (band, cost) = (checks[at].band, cost_of(at));
-        let after = if all.mode().takes() {
-            *locked.assess(at, band, now, cost, Mode::PeekNow).verdict()
-        } else {
-            locked.assess_charged(at, band, now, cost_of(last_of(at)), cost)
-        };
-        verdicts[first + index] = Verdict::charged_always(decided[index], after);
     }
 }
 

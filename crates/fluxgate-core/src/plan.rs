@@ -242,11 +242,7 @@ impl Plan {
                 let rule = &set.rules()[applied.rule as usize];
                 iter::repeat_n(rule.cost().attribute(), applied.bands.len())
             });
-            checks.set_hold(HoldRequest {
-                id,
-                span,
-                attributes: attributes.collect(),
-            });
+            checks.set_hold(HoldRequest::new(id, span, attributes));
         }
         checks
     }

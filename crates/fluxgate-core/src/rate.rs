@@ -69,7 +69,7 @@ impl Horizon {
         // A power of two covers a fraction if it covers the next whole number.
         let rest = (2 * fill.part as u64).div_ceil(refill as u64);
         let span = 2 * fill.whole + rest + max_wait.get();
-        // That of zero is one.
+        // `0.next_power_of_two()` is 1.
         Self(span.next_power_of_two().ilog2() as u8)
     }
 

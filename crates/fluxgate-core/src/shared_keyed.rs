@@ -151,7 +151,7 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
         };
         let delay = verdicts.iter().map(|verdict| verdict.delay).max();
         let charged: Box<[Charged]> = verdicts.iter().map(Charged::by).collect();
-        let permit = conclude(verdicts)?;
+        let permit = conclude(&verdicts)?;
         let limiter = self.limiter.clone();
         let cancel = move || {
             let at_once = by_fallback || limiter.store().answers_at_once();
@@ -222,7 +222,7 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
 
 fn permit(verdicts: AdHocVerdicts) -> Result<Permit, Denied> {
     match verdicts {
-        AdHocVerdicts::Store(verdicts) | AdHocVerdicts::Fallback(verdicts) => conclude(verdicts),
+        AdHocVerdicts::Store(verdicts) | AdHocVerdicts::Fallback(verdicts) => conclude(&verdicts),
         // What is left is not known.
         AdHocVerdicts::Failed(decision) if decision.allowed() => Ok(Permit {
             remaining: u32::MAX,

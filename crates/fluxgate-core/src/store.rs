@@ -1,10 +1,58 @@
-//! The seam between decisions and the place where their state is kept.
+//! Stores: where the state of limits is kept, and how to write one.
 //!
-//! A store takes data, not closures, so a whole decision can cross a network in one
-//! round trip: a list of checks goes in, and one verdict for each comes back. A denial
-//! is an answer; an error means that the store itself failed.
+//! A store takes data, not closures, so a whole decision can cross a network in one round trip:
+//! a list of [`Checks`] goes in, and one [`Verdict`] for each comes back. A denial is an answer;
+//! a [`StoreError`] means that the store itself failed.
+//!
+//! # Write a store
+//!
+//! Implement [`Store`]. The simplest way is a [`CounterTable`]: say how one [`Counter`] is read
+//! and written, and all algorithms, groups, holds and settlements are computed for you.
+//! `examples/hash-map-store` of the repository is a complete store in some 130 lines.
+//!
+//! | method of [`Store`] | is, on a [`CounterTable`] |
+//! |---|---|
+//! | [`decide`](Store::decide) | [`CounterTable::decide`]; keep the [`HoldRecord`] if there is one |
+//! | [`settle`](Store::settle) | [`CounterTable::settle`]; delete the record if it returns `Some` |
+//! | [`renew`](Store::renew) | [`CounterTable::renew`]; write the record back |
+//! | [`refund`](Store::refund), [`cancel`](Store::cancel), [`reset`](Store::reset) | the method of the same name |
+//! | [`reset_rule`](Store::reset_rule) | delete the counters whose subjects start with the bytes of the rule |
+//!
+//! The other methods have defaults.
+//!
+//! - **Each call is atomic.** It reads and writes all of its counters in one transaction or
+//!   under one lock. No other call sees a part of it.
+//! - **One clock.** A call reads the time once. Processes that share state must share the clock,
+//!   too: use the time of the server, not that of the client. The clock may go back; the
+//!   algorithms allow for that.
+//! - **A counter** is identified by [`Subject::bytes`] and [`Band::tag`]. All limits of a band
+//!   with the same tag share its counter, so that a rule keeps its state when its numbers
+//!   change.
+//! - **Nothing is lost early.** A counter may be deleted once its quota is full again
+//!   ([`Verdict::reset_after`] from now), a hold record once
+//!   [`HoldRecord::is_needed`] returns `false`.
+//!
+//! A store that decides elsewhere, as the one of `fluxgate-redis` does in a script, builds its
+//! verdicts from the parts in [`algorithm`](crate::algorithm) and [`limit`](crate::limit).
+//!
+//! # Test it
+//!
+//! The feature `conformance` has the suite that every store must pass, to the unit and the
+//! microsecond:
+//!
+//! ```ignore
+//! #[tokio::test]
+//! async fn the_store_passes_every_vector() {
+//!     let steps = fluxgate_core::conformance::run(async |clock| MyStore::new(clock)).await;
+//!     assert!(steps.unwrap() > 1_000);
+//! }
+//! ```
 
+mod charge_record;
+mod counter_table;
+mod counters;
 mod dyn_store;
+mod verdicts;
 
 use std::any::Any;
 use std::fmt;
@@ -17,14 +65,15 @@ use crate::band::Band;
 use crate::hold::DEFAULT_HOLD;
 use crate::limit::Limit;
 
-pub use crate::algorithm::{Charged, Mode, Verdict};
+pub use crate::algorithm::{Charged, Counter, Mode, Verdict};
 pub use crate::hold::{HoldId, Settled, Settlement};
 pub use crate::key::Subject;
 pub use crate::time::{Micros, Retry, Timestamp};
+pub(crate) use charge_record::{ChargeRecord, ChargedPart};
+pub use counter_table::{CounterTable, HoldRecord};
+pub(crate) use counters::{Counters, decide};
 pub use dyn_store::DynStore;
-
-/// Verdicts, in the order of their checks.
-pub type Verdicts = SmallVec<[Verdict; 4]>;
+pub use verdicts::Verdicts;
 
 /// Checks that are decided together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,14 +122,32 @@ pub struct Checks<'a> {
 pub struct HoldRequest<'a> {
     /// Its id, which no other hold has.
     pub id: HoldId,
-    /// How long it is asked to live. Slots live no longer than their limit allows, and as
-    /// long as that if nothing is asked. A hold with slots ends with the last of them.
+    /// Its requested lifetime. Slots live at most as long as their limit allows, and exactly
+    /// as long by default. A hold with slots ends with the last of them.
     pub span: Option<Micros>,
-    /// The attribute that the rule of each check counts, if it counts one.
-    pub attributes: SmallVec<[Option<&'a str>; 4]>,
+    attributes: SmallVec<[Option<&'a str>; 4]>,
 }
 
-impl HoldRequest<'_> {
+impl<'a> HoldRequest<'a> {
+    /// Creates a request for a hold with this id and lifetime. `attributes` has one element
+    /// for each check: the attribute that its rule counts, if it counts one.
+    pub fn new(
+        id: HoldId,
+        span: Option<Micros>,
+        attributes: impl IntoIterator<Item = Option<&'a str>>,
+    ) -> Self {
+        Self {
+            id,
+            span,
+            attributes: attributes.into_iter().collect(),
+        }
+    }
+
+    /// Returns the attribute that the rule of each check counts, if it counts one.
+    pub fn attributes(&self) -> &[Option<&'a str>] {
+        &self.attributes
+    }
+
     /// Returns how long a hold without slots lives.
     pub fn span_without_slots(&self) -> Micros {
         self.span.unwrap_or(DEFAULT_HOLD)
@@ -207,9 +274,7 @@ pub struct ReservedCharge<'a> {
     pub charged: &'a [Charged],
 }
 
-/// A place where state is kept, with a clock.
-///
-/// Every store must pass the suite of the `conformance` module (a feature).
+/// A place where state is kept, with a clock. The [module](self) explains how to write one.
 pub trait Store: Send + Sync {
     /// Decides all checks at one instant.
     ///
@@ -309,7 +374,7 @@ pub trait Store: Send + Sync {
         std::future::ready(Ok(false))
     }
 
-    /// Ends a hold: gives its slots back, and changes its charges to the real cost. Returns
+    /// Ends a hold: releases its slots, and changes its charges to the real cost. Returns
     /// `None`, and changes nothing, if there is no such hold: it was never created, has been
     /// settled, or has expired.
     fn settle(
@@ -318,8 +383,8 @@ pub trait Store: Send + Sync {
         settlement: Settlement<'_>,
     ) -> impl Future<Output = Result<Option<Settled>, StoreError>> + Send;
 
-    /// Lets holds live for a time from now on; slots no longer than their limit allows.
-    /// Returns for each whether it is still held. One that has ended is not revived.
+    /// Extends each hold to its span from now; slots no longer than their limit allows. Returns
+    /// for each whether it is still held. A hold that has ended is not revived.
     fn renew(
         &self,
         holds: &[(HoldId, Micros)],

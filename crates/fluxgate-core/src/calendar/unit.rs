@@ -22,7 +22,6 @@ pub enum CalendarUnit {
 
 impl CalendarUnit {
     /// The names that rules use.
-    #[doc(hidden)]
     pub const NAMES: [(&'static str, Self); 5] = [
         ("hour", Self::Hour),
         ("day", Self::Day),
@@ -37,8 +36,7 @@ impl CalendarUnit {
     }
 
     /// Returns the usual length: that of a month is 30 days, that of a year 365.
-    #[doc(hidden)]
-    pub const fn nominal(self) -> Micros {
+    pub(crate) const fn nominal(self) -> Micros {
         let seconds = match self {
             Self::Hour => HOUR,
             Self::Day => DAY,

@@ -30,7 +30,6 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in the order of their declaration.
-    #[doc(hidden)]
     pub const ALL: [Self; 10] = [
         Self::Allowed,
         Self::Denied,
@@ -45,13 +44,11 @@ impl Outcome {
     ];
 
     /// Returns whether a request that passes with this outcome is charged.
-    #[doc(hidden)]
-    pub const fn charges(self) -> bool {
+    pub(crate) const fn charges(self) -> bool {
         matches!(self, Self::Allowed | Self::ShadowDenied | Self::Fallback)
     }
 
     /// Returns whether the store failed.
-    #[doc(hidden)]
     pub const fn is_store_failure(self) -> bool {
         matches!(self, Self::FailedOpen | Self::FailedClosed | Self::Fallback)
     }

@@ -12,7 +12,6 @@ pub enum WaitRefusal {
 
 impl WaitRefusal {
     /// Both, in the order of their declaration.
-    #[doc(hidden)]
     pub const ALL: [Self; 2] = [Self::TooLong, Self::TooMany];
 
     /// Returns its name in logs, metrics and explanations.

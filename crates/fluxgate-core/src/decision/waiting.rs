@@ -14,7 +14,6 @@ impl Decision {
     /// Returns how long to wait before deciding a denied request again, if that may help:
     /// all bands that deny belong to rules that let requests wait at least that long. (A
     /// bucket of such a rule would have reserved.)
-    #[doc(hidden)]
     pub fn worth_waiting(&self) -> Option<Micros> {
         let wait = self.retry_after.after()?;
         if self.allowed || self.violated.is_empty() {
@@ -27,7 +26,6 @@ impl Decision {
 
     /// Returns how long a request that has to wait may wait: the least that the rules it
     /// waits for allow. `None` if they set no bound, as shaping rules.
-    #[doc(hidden)]
     pub fn max_wait(&self) -> Option<Micros> {
         let delayed = self.delayed().map(|reservation| reservation.band);
         let delayed = delayed.filter_map(|band| self.resolve(band));
@@ -69,7 +67,6 @@ impl Decision {
     }
 
     /// Sets why a denied request was not allowed to wait.
-    #[doc(hidden)]
     pub fn refuse_wait(mut self, refusal: WaitRefusal) -> Self {
         if !self.allowed {
             self.wait = WaitStatus::Refused(refusal);
@@ -109,7 +106,6 @@ impl Decision {
     }
 
     /// Returns the same decision after `waited` has passed.
-    #[doc(hidden)]
     pub fn after(mut self, waited: Micros) -> Self {
         let at = self.at.micros().saturating_add(waited.get());
         self.at = Timestamp::saturating_from_micros(at);
@@ -123,10 +119,9 @@ impl Decision {
 
     /// Converts the decision to wait into a denial by the bands with a delay, and reports
     /// the one with the longest. The charge must be cancelled.
-    #[doc(hidden)]
     pub fn into_denied(mut self) -> Self {
         let delayed: SmallVec<[BandReservation; 2]> = self.delayed().copied().collect();
-        // Of equals the first.
+        // On a tie, take the first.
         let longest = delayed
             .iter()
             .rev()
@@ -177,7 +172,6 @@ impl Decision {
     /// Returns the charge of a request that has to wait, to be cancelled if it does not go
     /// on. `context` must be that of the decision. `None` if the request need not wait or
     /// was not charged.
-    #[doc(hidden)]
     pub fn charge(&self, context: &RequestContext<'_>) -> Option<Charge> {
         if !self.is_reserved() {
             return None;

@@ -21,7 +21,6 @@ pub(crate) enum AdHocVerdicts {
     Failed(Decision),
 }
 
-#[doc(hidden)]
 impl<S: Store> Limiter<S> {
     /// Charges a limit that comes with the call. If the store fails,
     /// [`LimiterBuilder::call_limits`](super::LimiterBuilder::call_limits) decides.

@@ -68,7 +68,6 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Renews several holds like [`Limiter::renew`], in one call of the store.
-    #[doc(hidden)]
     pub async fn renew_all(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
         let mut renewed = match self.0.fallback.get() {
             Some(fallback) => fallback.renew(holds).await?,
@@ -96,13 +95,11 @@ impl<S: Store> Limiter<S> {
 impl<S: Store + 'static> Limiter<S> {
     /// Keeps the hold of a decision until it is dropped: it is renewed as long as the request
     /// runs. Returns `None` if there is no hold.
-    #[doc(hidden)]
     pub fn keep_hold(&self, decision: &Decision) -> Option<KeptHold<Self>> {
         Some(self.keep(decision.hold()?, decision.renew_within()))
     }
 
     /// Returns the number of holds that are kept.
-    #[doc(hidden)]
     pub fn kept_holds(&self) -> usize {
         self.0.kept.count()
     }

@@ -22,7 +22,6 @@ pub struct PendingDecision {
     started: Option<Stopwatch>,
 }
 
-#[doc(hidden)]
 impl<S: Store> Limiter<S> {
     /// Returns the decision on limits that come with the call when the store fails.
     pub fn call_limits_on_error(&self) -> OnError {

@@ -11,7 +11,6 @@ use crate::plan::Plan;
 use crate::rules::{ActiveRule, ActiveRuleSet};
 use crate::time::{Micros, Timestamp};
 
-#[doc(hidden)]
 impl<C: Clock> Limiter<MemoryStore<C>> {
     /// Settles a hold at the instant `now`, whatever the store's clock shows.
     pub fn settle_at(

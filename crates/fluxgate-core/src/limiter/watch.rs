@@ -19,7 +19,6 @@ pub struct RuleWatch(AbortHandle);
 
 impl RuleWatch {
     /// Watches as long as this task runs.
-    #[doc(hidden)]
     pub fn new(task: &JoinHandle<()>) -> Self {
         Self(task.abort_handle())
     }
@@ -39,7 +38,6 @@ impl fmt::Debug for RuleWatch {
 
 impl<S: Store + 'static> Limiter<S> {
     /// Reports that new rules are active, or why not.
-    #[doc(hidden)]
     pub fn observe_rules(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {
         for observer in &self.0.observers {
             observer.rules_changed(loaded);

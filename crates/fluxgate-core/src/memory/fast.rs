@@ -13,7 +13,7 @@ use super::slot::{LimitBits, State};
 use super::table::{Key, Table};
 use crate::algorithm::{Bucket, Cell, Counts, Mode, Verdict};
 use crate::band::Band;
-use crate::store::{Check, Verdicts};
+use crate::store::{Check, Counters as _, Verdicts};
 use crate::time::Timestamp;
 
 /// The most checks that take the fast path.

@@ -11,11 +11,9 @@ use smallvec::SmallVec;
 
 use super::locked::LockedKeys;
 use super::table::{Key, Retention, Table};
-use crate::algorithm::{Adjustment, Charged, Verdict};
-use crate::band::Band;
+use crate::algorithm::Verdict;
 use crate::hold::{HoldId, Settled, Settlement};
-use crate::limit::{Algorithm, FracMicros};
-use crate::store::{Checks, Group};
+use crate::store::{ChargeRecord, Checks};
 use crate::time::{Micros, Timestamp};
 
 /// The bound on holds. At the bound a new one takes the place of one that ends soon: what it
@@ -29,6 +27,9 @@ const CANDIDATES: usize = 8;
 /// at most 1/(k − 1) of those that are, if holds come and go at a steady rate.
 const INSPECTED: usize = 4;
 
+/// What a hold charged.
+pub(super) type Record = ChargeRecord<Key>;
+
 /// The holds of a store.
 #[derive(Debug)]
 pub(super) struct Holds {
@@ -41,36 +42,6 @@ struct Shard {
     /// The ids of the records, in the order in which they are inspected, and of some that are
     /// gone.
     queue: VecDeque<HoldId>,
-}
-
-/// What a hold charged.
-#[derive(Debug)]
-pub(super) struct Record {
-    /// When it ends, or ended at the last look if it has slots.
-    pub(super) end: u64,
-    /// Until when its request waits. So long it can be cancelled, even if the hold has ended.
-    pub(super) waits_until: u64,
-    /// Whether it is the record of a reservation whose request is held.
-    pub(super) is_held: bool,
-    pub(super) parts: Box<[Part]>,
-}
-
-/// What a hold charged to one counter.
-#[derive(Debug)]
-pub(super) struct Part {
-    pub(super) key: Key,
-    pub(super) band: Band,
-    pub(super) units: u64,
-    /// Where the units went.
-    pub(super) mark: FracMicros,
-    /// The attribute that the rule counts, if it counts one.
-    pub(super) attribute: Option<Box<str>>,
-}
-
-impl Part {
-    fn has_slots(&self) -> bool {
-        self.band.algorithm() == Algorithm::Concurrency
-    }
 }
 
 impl Holds {
@@ -89,56 +60,16 @@ impl Holds {
         verdicts: &[Verdict],
         now: Timestamp,
     ) {
-        let Some(hold) = checks.hold().filter(|_| checks.mode().takes()) else {
-            return;
-        };
-        let list = checks.list();
-        let passes = |group: Group| {
-            let mut of_group = list.iter().zip(verdicts);
-            of_group.all(|(check, verdict)| check.group != group || verdict.passes())
-        };
-        if verdicts.len() < list.len() && !passes(Group::ENFORCED) {
-            return;
-        }
-        let parts = list.iter().enumerate().zip(verdicts);
-        let parts = parts.filter(|((_, check), _)| check.cost > 0 && passes(check.group));
         // The last check of a counter charges it for those before.
-        let mark_of = |index: usize| {
+        let log_mark = |index: usize| {
             let mut marks = log_marks.iter();
-            marks.find(|(charged, _)| keys[*charged] == keys[index])
+            let mark = marks.find(|(charged, _)| keys[*charged] == keys[index]);
+            mark.map(|(_, mark)| *mark)
         };
-        let parts = parts.map(|((index, check), verdict)| Part {
-            key: keys[index],
-            band: check.band.clone(),
-            units: check.cost,
-            mark: match mark_of(index) {
-                Some((_, whole)) => FracMicros {
-                    whole: *whole,
-                    part: 0,
-                },
-                None => Charged::by(verdict).mark(check.band.limit()),
-            },
-            attribute: hold.attributes[index].map(Into::into),
-        });
-        let parts: Box<[Part]> = parts.collect();
-        if parts.is_empty() || !passes(Group::ENFORCED) {
-            return;
+        let record = Record::of(checks, verdicts, now, log_mark, |index| keys[index]);
+        if let (Some(hold), Some(record)) = (checks.hold(), record) {
+            self.insert(table, hold.id, record, now);
         }
-        let slots = parts.iter().filter(|part| part.has_slots());
-        let span = slots
-            .map(|part| hold.span_of_slots(part.band.limit()))
-            .max();
-        let span = span.unwrap_or_else(|| hold.span_without_slots());
-        let enforced = list.iter().zip(verdicts);
-        let enforced = enforced.filter(|(check, _)| check.group == Group::ENFORCED);
-        let wait = enforced.map(|(_, verdict)| verdict.delay.get()).max();
-        let record = Record {
-            end: now.micros() + span.get(),
-            waits_until: now.micros() + wait.unwrap_or(0),
-            is_held: false,
-            parts,
-        };
-        self.insert(table, hold.id, record, now);
     }
 
     /// Inserts a record.
@@ -171,41 +102,19 @@ impl Holds {
         let record = shard.records.get(&hold)?;
         let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
         let mut locked = LockedKeys::new(table, &keys);
-        let is_cancelled = settlement == Settlement::Cancelled;
-        let is_waiting = record.waits_until > now.micros();
-        if !(is_cancelled && is_waiting) && record.end_in(&mut locked, hold) <= now.micros() {
+        if !record.can_settle(&mut locked, hold, settlement, now) {
             // The clock may go back.
-            if table.retention == Retention::UntilFull && !is_waiting {
+            if table.retention == Retention::UntilFull && !record.is_waiting(now) {
                 shard.records.remove(&hold);
             }
             return None;
         }
         let record = shard.records.remove(&hold)?;
         drop(shard);
-        let cost_of = |part: &Part| settlement.cost_of(part.units, part.attribute.as_deref());
-        let mut uncharged = 0;
-        for (at, part) in record.parts.iter().enumerate() {
-            if part.has_slots() {
-                locked.release(at, &part.band, hold);
-                continue;
-            }
-            let adjustment = Adjustment {
-                reserved: part.units,
-                cost: cost_of(part),
-                mark: part.mark,
-            };
-            if adjustment.is_needed() {
-                uncharged = uncharged.max(locked.adjust(at, &part.band, now, &adjustment));
-            }
-        }
-        let cost = record.parts.iter().map(cost_of).max().unwrap_or(0);
-        Some(Settled {
-            charged: cost.saturating_sub(uncharged),
-            uncharged,
-        })
+        Some(record.settle(&mut locked, hold, settlement, now))
     }
 
-    /// Lets a hold live for a time from `now` on. Returns whether it is still held.
+    /// Extends a hold to `span` from `now`. Returns whether it is still held.
     pub(super) fn renew(&self, table: &Table, hold: HoldId, span: Micros, now: Timestamp) -> bool {
         // Settling waits meanwhile, and no lock of a key is held when it locks the shard.
         let mut shard = self.shard(hold);
@@ -214,14 +123,7 @@ impl Holds {
         };
         let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
         let mut locked = LockedKeys::new(table, &keys);
-        if record.end_in(&mut locked, hold) <= now.micros() {
-            return false;
-        }
-        let slots = record.parts.iter().enumerate();
-        let slots = slots.filter(|(_, part)| part.has_slots());
-        let ends = slots.filter_map(|(at, part)| locked.renew(at, &part.band, hold, now, span));
-        record.end = ends.max().unwrap_or(now.micros() + span.get());
-        true
+        record.renew(&mut locked, hold, span, now)
     }
 
     /// Returns whether a hold has not ended.
@@ -229,7 +131,7 @@ impl Holds {
         let shard = self.shard(hold);
         shard.records.get(&hold).is_some_and(|record| {
             let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
-            record.end_in(&mut LockedKeys::new(table, &keys), hold) > now.micros()
+            record.is_live(&mut LockedKeys::new(table, &keys), hold, now)
         })
     }
 
@@ -246,23 +148,6 @@ impl Holds {
 
     fn shard(&self, hold: HoldId) -> MutexGuard<'_, Shard> {
         lock(&self.shards[hold.bits() as usize % SHARDS])
-    }
-}
-
-impl Record {
-    /// Returns whether the hold can still be settled or cancelled.
-    fn is_needed(&self, now: Timestamp) -> bool {
-        self.end.max(self.waits_until) > now.micros()
-    }
-
-    /// Returns when the hold ends: with the last of its slots, if it has any.
-    fn end_in(&self, locked: &mut LockedKeys<'_, '_>, hold: HoldId) -> u64 {
-        let slots = self.parts.iter().enumerate();
-        let slots = slots.filter(|(_, part)| part.has_slots());
-        let end = slots
-            .filter_map(|(at, _)| locked.end_of_slots(at, hold))
-            .max();
-        end.unwrap_or(self.end)
     }
 }
 

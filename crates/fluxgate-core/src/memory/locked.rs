@@ -13,32 +13,12 @@ use super::overflow::Overflow;
 use super::shard::Shard;
 use super::slot::{LimitBits, Slot, State};
 use super::table::{Key, Table};
-use crate::algorithm::{
-    Adjusted, Adjustment, Assessment, Cell, LogAssessment, Mode, SlotsAssessment, Verdict,
-};
+use crate::algorithm::{Adjusted, Adjustment, Assessment, Cell, CounterAssessment, Mode, Verdict};
 use crate::band::Band;
 use crate::hold::HoldId;
 use crate::limit::FracMicros;
-use crate::store::HoldRequest;
+use crate::store::{Counters, HoldRequest};
 use crate::time::{Micros, Timestamp};
-
-/// The assessment of a request on a key.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum KeyAssessment {
-    Cell(Assessment),
-    Log(LogAssessment),
-    Slots(SlotsAssessment),
-}
-
-impl KeyAssessment {
-    pub(super) fn verdict(&self) -> &Verdict {
-        match self {
-            Self::Cell(assessment) => &assessment.verdict,
-            Self::Log(assessment) => &assessment.verdict,
-            Self::Slots(assessment) => &assessment.verdict,
-        }
-    }
-}
 
 /// The keys of one request, with the locks of their lines and overflows.
 pub(super) struct LockedKeys<'t, 'k> {
@@ -163,48 +143,6 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         self
     }
 
-    /// Assesses a request on a key.
-    pub(super) fn assess(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        cost: u64,
-        mode: Mode,
-    ) -> KeyAssessment {
-        if self.keys[at].is_list {
-            return self.assess_list(at, band, now, cost, mode);
-        }
-        let cell = self.cell(at, band);
-        KeyAssessment::Cell(Cell::assess(band.limit(), cell, now, cost, mode))
-    }
-
-    /// Writes the correction of an assessment that is not charged.
-    pub(super) fn correct(&mut self, at: usize, band: &Band, assessment: &KeyAssessment) {
-        let KeyAssessment::Cell(Assessment { corrected, .. }) = assessment else {
-            return self.correct_list(at, band, assessment);
-        };
-        if let Some(cell) = corrected {
-            self.replace(at, self.keys[at].slot(band, cell));
-        }
-    }
-
-    /// Writes the charge of an assessment that passes.
-    pub(super) fn charge(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        assessment: &KeyAssessment,
-    ) {
-        let KeyAssessment::Cell(assessment) = assessment else {
-            return self.charge_list(at, band, now, assessment);
-        };
-        if let Some(cell) = assessment.to_write() {
-            self.write(at, self.keys[at].slot(band, cell), now);
-        }
-    }
-
     /// Refunds units. Slots are given back by their holds only.
     pub(super) fn refund(&mut self, at: usize, band: &Band, now: Timestamp, units: u64) {
         let limit = band.limit();
@@ -238,42 +176,6 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
             let cancelled = Cell::cancel(band.limit(), cell, now, units, mark);
             self.set_cell(at, band, now, cancelled);
         }
-    }
-
-    /// Changes a charge to its real cost. Returns the units that did not fit.
-    pub(super) fn adjust(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        adjustment: &Adjustment,
-    ) -> u64 {
-        if self.keys[at].is_list {
-            return self.adjust_log(at, band, now, adjustment);
-        }
-        let cell = self.cell(at, band);
-        let Adjusted { state, uncharged } = Cell::adjust(band.limit(), cell, now, adjustment);
-        if state.is_some() {
-            self.set_cell(at, band, now, state);
-        }
-        uncharged
-    }
-
-    /// Returns the verdict on a request of `cost` units as if `units` were charged, whether or
-    /// not they fit.
-    pub(super) fn assess_charged(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        units: u64,
-        cost: u64,
-    ) -> Verdict {
-        if self.keys[at].is_list {
-            return self.assess_charged_log(at, band, now, units, cost);
-        }
-        let cell = self.cell(at, band);
-        Cell::assess_charged(band.limit(), cell, now, units, cost)
     }
 
     fn set_cell(&mut self, at: usize, band: &Band, now: Timestamp, cell: Option<Cell>) {
@@ -412,6 +314,101 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
     pub(super) fn locked_overflow(&mut self, shard: u32) -> &mut Overflow {
         let overflow = self.overflow(shard);
         overflow.expect("every key that may need an overflow has locked it")
+    }
+}
+
+impl Counters for LockedKeys<'_, '_> {
+    fn is_same(&self, one: usize, other: usize) -> bool {
+        self.keys[one] == self.keys[other]
+    }
+
+    fn assess(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> CounterAssessment {
+        if self.keys[at].is_list {
+            return self.assess_list(at, band, now, cost, mode);
+        }
+        let cell = self.cell(at, band);
+        CounterAssessment::Cell(Cell::assess(band.limit(), cell, now, cost, mode))
+    }
+
+    fn assess_charged(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        units: u64,
+        cost: u64,
+    ) -> Verdict {
+        if self.keys[at].is_list {
+            return self.assess_charged_log(at, band, now, units, cost);
+        }
+        let cell = self.cell(at, band);
+        Cell::assess_charged(band.limit(), cell, now, units, cost)
+    }
+
+    fn correct(&mut self, at: usize, band: &Band, assessment: &CounterAssessment) {
+        let CounterAssessment::Cell(Assessment { corrected, .. }) = assessment else {
+            return self.correct_list(at, band, assessment);
+        };
+        if let Some(cell) = corrected {
+            self.replace(at, self.keys[at].slot(band, cell));
+        }
+    }
+
+    fn charge(&mut self, at: usize, band: &Band, now: Timestamp, assessment: &CounterAssessment) {
+        let CounterAssessment::Cell(assessment) = assessment else {
+            return self.charge_list(at, band, now, assessment);
+        };
+        if let Some(cell) = assessment.to_write() {
+            self.write(at, self.keys[at].slot(band, cell), now);
+        }
+    }
+
+    fn adjust(&mut self, at: usize, band: &Band, now: Timestamp, adjustment: &Adjustment) -> u64 {
+        if self.keys[at].is_list {
+            return self.adjust_log(at, band, now, adjustment);
+        }
+        let cell = self.cell(at, band);
+        let Adjusted { state, uncharged } = Cell::adjust(band.limit(), cell, now, adjustment);
+        if state.is_some() {
+            self.set_cell(at, band, now, state);
+        }
+        uncharged
+    }
+
+    fn release(&mut self, at: usize, band: &Band, hold: HoldId) {
+        self.change_list(at, band, |list| {
+            if let Some(slots) = list.as_slots() {
+                slots.release(hold);
+            }
+        });
+    }
+
+    fn renew(
+        &mut self,
+        at: usize,
+        band: &Band,
+        hold: HoldId,
+        now: Timestamp,
+        span: Micros,
+    ) -> Option<u64> {
+        let mut end = None;
+        self.change_list(at, band, |list| {
+            end = list
+                .as_slots()
+                .and_then(|slots| slots.renew(hold, now, span));
+        });
+        end
+    }
+
+    fn end_of_slots(&mut self, at: usize, _: &Band, hold: HoldId) -> Option<u64> {
+        self.list(at)?.as_slots()?.end_of(hold)
     }
 }
 

@@ -1,14 +1,13 @@
 //! The lists of the locked keys of one request.
 
 use super::list::List;
-use super::locked::{KeyAssessment, LockedKeys};
+use super::locked::LockedKeys;
 use super::overflow::recount;
 use super::table::Retention;
-use crate::algorithm::{Adjustment, Log, Mode, Slots, Verdict};
+use crate::algorithm::{Adjustment, CounterAssessment, Log, Mode, Slots, Verdict};
 use crate::band::Band;
-use crate::hold::HoldId;
 use crate::limit::Algorithm;
-use crate::time::{Micros, Timestamp};
+use crate::time::Timestamp;
 
 impl LockedKeys<'_, '_> {
     /// Assesses a request on a key whose state is a list.
@@ -19,21 +18,21 @@ impl LockedKeys<'_, '_> {
         now: Timestamp,
         cost: u64,
         mode: Mode,
-    ) -> KeyAssessment {
+    ) -> CounterAssessment {
         let (limit, hold) = (band.limit(), self.hold);
         let list = self.list(at);
         if limit.algorithm() == Algorithm::Concurrency {
             let slots = list.and_then(List::as_slots).map(|slots| &*slots);
             let span = hold.and_then(|(_, span)| span);
             let assessment = Slots::assess(limit, slots, now, cost, mode, span);
-            return KeyAssessment::Slots(assessment);
+            return CounterAssessment::Slots(assessment);
         }
         let log = list.and_then(List::as_log).map(|log| &*log);
-        KeyAssessment::Log(Log::assess(limit, log, now, cost, mode))
+        CounterAssessment::Log(Log::assess(limit, log, now, cost, mode))
     }
 
     /// Writes the correction of an assessment that is not charged.
-    pub(super) fn correct_list(&mut self, at: usize, band: &Band, assessment: &KeyAssessment) {
+    pub(super) fn correct_list(&mut self, at: usize, band: &Band, assessment: &CounterAssessment) {
         self.change_list(at, band, |list| correct(list, assessment));
     }
 
@@ -43,12 +42,12 @@ impl LockedKeys<'_, '_> {
         at: usize,
         band: &Band,
         now: Timestamp,
-        assessment: &KeyAssessment,
+        assessment: &CounterAssessment,
     ) {
         let (limit, hold) = (band.limit(), self.hold);
         let keep_ended = self.table.retention == Retention::Forever;
         match assessment {
-            KeyAssessment::Log(log) if log.charges => {
+            CounterAssessment::Log(log) if log.charges => {
                 let mut mark = 0;
                 self.grow_list(at, band, now, |list| {
                     correct(list, assessment);
@@ -64,12 +63,14 @@ impl LockedKeys<'_, '_> {
                     self.log_marks.push((at, mark));
                 }
             }
-            KeyAssessment::Slots(slots) if slots.charges => self.grow_list(at, band, now, |list| {
-                correct(list, assessment);
-                if let Some(held) = list.as_slots() {
-                    held.charge(limit, slots, hold.map(|(id, _)| id), keep_ended);
-                }
-            }),
+            CounterAssessment::Slots(slots) if slots.charges => {
+                self.grow_list(at, band, now, |list| {
+                    correct(list, assessment);
+                    if let Some(held) = list.as_slots() {
+                        held.charge(limit, slots, hold.map(|(id, _)| id), keep_ended);
+                    }
+                })
+            }
             _ => self.correct_list(at, band, assessment),
         }
     }
@@ -112,39 +113,6 @@ impl LockedKeys<'_, '_> {
             log.adjust(limit, now, &Adjustment::charge(units));
         }
         Log::assess(limit, Some(&log), now, cost, Mode::PeekNow).verdict
-    }
-
-    /// Gives the slots of a hold back.
-    pub(super) fn release(&mut self, at: usize, band: &Band, hold: HoldId) {
-        self.change_list(at, band, |list| {
-            if let Some(slots) = list.as_slots() {
-                slots.release(hold);
-            }
-        });
-    }
-
-    /// Lets the slots of a hold live for a time from `now` on. Returns when they end, unless
-    /// they have ended.
-    pub(super) fn renew(
-        &mut self,
-        at: usize,
-        band: &Band,
-        hold: HoldId,
-        now: Timestamp,
-        span: Micros,
-    ) -> Option<u64> {
-        let mut end = None;
-        self.change_list(at, band, |list| {
-            end = list
-                .as_slots()
-                .and_then(|slots| slots.renew(hold, now, span));
-        });
-        end
-    }
-
-    /// Returns when the slots of a hold end, if it has any.
-    pub(super) fn end_of_slots(&mut self, at: usize, hold: HoldId) -> Option<u64> {
-        self.list(at)?.as_slots()?.end_of(hold)
     }
 
     /// Adds to a list, which need not exist.
@@ -216,17 +184,17 @@ impl LockedKeys<'_, '_> {
     }
 
     /// Returns the list of a key, if there is a stand-in for it.
-    fn list(&mut self, at: usize) -> Option<&mut List> {
+    pub(super) fn list(&mut self, at: usize) -> Option<&mut List> {
         self.state(at).filter(|state| state.is_list())?;
         let key = &self.keys[at];
         self.locked_overflow(key.shard).list(key.fingerprint)
     }
 }
 
-fn correct(list: &mut List, assessment: &KeyAssessment) {
+fn correct(list: &mut List, assessment: &CounterAssessment) {
     match (list, assessment) {
-        (List::Log(log), KeyAssessment::Log(assessment)) => log.correct(assessment),
-        (List::Slots(slots), KeyAssessment::Slots(assessment)) => slots.correct(assessment),
+        (List::Log(log), CounterAssessment::Log(assessment)) => log.correct(assessment),
+        (List::Slots(slots), CounterAssessment::Slots(assessment)) => slots.correct(assessment),
         _ => {}
     }
 }

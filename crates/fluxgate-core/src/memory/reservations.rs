@@ -5,11 +5,11 @@
 
 use smallvec::SmallVec;
 
-use super::holds::{Holds, Part, Record};
+use super::holds::{Holds, Record};
 use super::locked::LockedKeys;
 use super::table::{Key, Table};
 use crate::hold::HoldId;
-use crate::store::{KeptReservation, ReservedCharge};
+use crate::store::{ChargedPart, KeptReservation, ReservedCharge};
 use crate::time::Timestamp;
 
 /// The reservations of a store.
@@ -33,7 +33,7 @@ impl Reservations {
         for charge in &reservation.charges {
             let bands = charge.bands.iter().zip(charge.charged);
             for (key, (band, charged)) in keys_of(charge).into_iter().zip(bands) {
-                parts.push(Part {
+                parts.push(ChargedPart {
                     key,
                     band: band.clone(),
                     units: charge.units,

@@ -88,46 +88,39 @@ impl ActiveRule {
     }
 
     /// Returns whether a request that it denies may wait (`on_exceed: wait`).
-    #[doc(hidden)]
     pub fn waits(&self) -> bool {
         self.max_wait.is_some()
     }
 
     /// Returns whether it may delay requests, by a reservation or in a shaping queue.
-    #[doc(hidden)]
     pub fn delays(&self) -> bool {
         self.max_wait().is_some() || self.bands.iter().any(|band| band.limit().rate().shape())
     }
 
     /// Returns how long a request that it denies may wait, if it may.
-    #[doc(hidden)]
     pub fn max_wait(&self) -> Option<Micros> {
         self.max_wait
     }
 
     /// Returns how many slots a request takes; `None` if the rule has none. `cost` replaces
     /// the rule's own.
-    #[doc(hidden)]
     pub fn slots_of(&self, context: &RequestContext<'_>, cost: Option<u64>) -> Option<u64> {
         let cost = || cost.unwrap_or_else(|| self.cost.cost_of(context));
         self.takes_slots().then(cost)
     }
 
     /// Returns whether requests take slots.
-    #[doc(hidden)]
     pub fn takes_slots(&self) -> bool {
         let first = self.bands.first();
         first.is_some_and(|band| band.algorithm() == Algorithm::Concurrency)
     }
 
     /// Returns whether the gateway lowers the tokens that a request may use to what is left.
-    #[doc(hidden)]
     pub fn clamps(&self) -> bool {
         self.clamp
     }
 
     /// Returns the tokens of a request to a language model that it counts, if it does.
-    #[doc(hidden)]
     pub fn tokens(&self) -> Option<Tokens> {
         match self.cost {
             Cost::Tokens(tokens) => Some(tokens),
@@ -136,7 +129,6 @@ impl ActiveRule {
     }
 
     /// Returns whether it counts requests: each costs the same, and takes no slots.
-    #[doc(hidden)]
     pub fn counts_requests(&self) -> bool {
         let is_fixed = matches!(self.cost, Cost::Fixed(_));
         is_fixed && !self.takes_slots() && !self.action.decides()
@@ -166,7 +158,6 @@ impl ActiveRule {
     }
 
     /// Returns whether its match or its cost depends on the value of this part of a request.
-    #[doc(hidden)]
     pub fn reads(&self, part: &KeyPart) -> bool {
         let is_cost = match (&self.cost, part) {
             (Cost::Header(name), KeyPart::Header(part)) => name == part,
@@ -185,19 +176,16 @@ impl ActiveRule {
     }
 
     /// Returns whether its units are charged even if the request is denied.
-    #[doc(hidden)]
     pub fn charges_always(&self) -> bool {
         self.bands.first().is_some_and(Band::charges_always)
     }
 
     /// Returns whether any change of the rule resets its state.
-    #[doc(hidden)]
     pub fn reset_on_change(&self) -> bool {
         self.reset_on_change
     }
 
     /// Returns its number in this process.
-    #[doc(hidden)]
     pub fn number(&self) -> RuleNumber {
         self.number
     }

@@ -31,7 +31,6 @@ pub enum Tokens {
 
 impl Tokens {
     /// All of them, by the attribute that holds their number.
-    #[doc(hidden)]
     pub const NAMES: [(&str, Self); 3] = [
         ("llm:total_tokens", Self::Total),
         ("llm:prompt_tokens", Self::Prompt),

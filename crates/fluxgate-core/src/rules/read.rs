@@ -36,13 +36,11 @@ impl RuleSets {
     }
 
     /// Reads a rule file that is already parsed.
-    #[doc(hidden)]
     pub fn from_node(root: &Node) -> Result<Self, RulesError> {
         Self::from_node_with(root, RuleOptions::default())
     }
 
     /// Reads a rule file that is already parsed. `options` apply where it says nothing else.
-    #[doc(hidden)]
     pub fn from_node_with(root: &Node, options: RuleOptions) -> Result<Self, RulesError> {
         let mut faults = Faults::default();
         let sets = Self::read_file(root, options, &mut faults);
@@ -81,7 +79,6 @@ impl RuleSets {
     }
 
     /// Reads one rule set, which is stored by itself.
-    #[doc(hidden)]
     pub fn read_set(name: &str, set: Node, options: RuleOptions) -> Result<Self, RulesError> {
         let position = set.position;
         let key = Node {
@@ -102,7 +99,6 @@ impl RuleSets {
 
     /// Reads the mapping under `rule_sets`, which may be part of a larger file. The
     /// result must not be used if faults were added.
-    #[doc(hidden)]
     pub fn read(rule_sets: &Node, options: RuleOptions, faults: &mut Faults) -> Self {
         let mut sets = Vec::new();
         let mut rules = 0;
@@ -185,7 +181,6 @@ fn locate<'n>(path: &[Step], key: &'n Node, set: &'n Node) -> (Position, Option<
 
 impl RuleWarning {
     /// Returns its position in the mapping under `rule_sets`.
-    #[doc(hidden)]
     pub fn position_in(&self, rule_sets: &Node) -> Position {
         let RuleFault { rule_set, path, .. } = &self.0;
         let Value::Map(pairs) = &rule_sets.value else {

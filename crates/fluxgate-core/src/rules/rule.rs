@@ -27,7 +27,6 @@ pub enum OnError {
 
 impl OnError {
     /// Their names in rules and configurations.
-    #[doc(hidden)]
     pub const NAMES: [(&str, Self); 3] = [
         ("allow", Self::Allow),
         ("deny", Self::Deny),

@@ -102,7 +102,6 @@ impl RuleSets {
     /// Returns the same rules with other limits. `change` is called for every band,
     /// including those of overrides. If it returns `None` for any band of a rule, that
     /// rule stays as it is.
-    #[doc(hidden)]
     pub fn with_limits(
         &self,
         mut change: impl FnMut(&RuleSet, &ActiveRule, &Limit) -> Option<Limit>,
@@ -128,7 +127,6 @@ impl RuleSets {
     }
 
     /// Returns the name of the set that a name is most likely a misspelling of.
-    #[doc(hidden)]
     #[cfg(feature = "yaml")]
     pub fn nearest_name(&self, name: &str) -> Option<&str> {
         let mut known: Vec<&str> = self.sets.keys().map(AsRef::as_ref).collect();
@@ -137,14 +135,12 @@ impl RuleSets {
     }
 
     /// Returns `None`: names are compared with the feature `yaml` only.
-    #[doc(hidden)]
     #[cfg(not(feature = "yaml"))]
     pub fn nearest_name(&self, _: &str) -> Option<&str> {
         None
     }
 
     /// Returns the only set, if there is exactly one.
-    #[doc(hidden)]
     pub fn only(&self) -> Option<&Arc<RuleSet>> {
         let mut sets = self.sets.values();
         sets.next().filter(|_| self.sets.len() == 1)
@@ -227,7 +223,6 @@ impl RuleSet {
 
     /// Returns the headers that any enabled rule uses, in lower case, each once. A
     /// context need not hold any other headers.
-    #[doc(hidden)]
     pub fn header_names(&self) -> &[Box<str>] {
         &self.header_names
     }
@@ -235,21 +230,18 @@ impl RuleSet {
     /// Returns the headers whose values an enabled rule uses in its key, as its cost or in a
     /// condition, in lower case, each once. A header that only has to be present or absent is
     /// not among them.
-    #[doc(hidden)]
     pub fn checked_header_names(&self) -> &[Box<str>] {
         &self.checked_header_names
     }
 
     /// Returns whether an enabled rule may delay requests, by a reservation or in a
     /// shaping queue.
-    #[doc(hidden)]
     pub fn delays(&self) -> bool {
         self.delays
     }
 
     /// Returns the identity that a rule of this set counts in a request, encoded; `None` if a
     /// part of the key is missing and the rule has no substitute for it.
-    #[doc(hidden)]
     pub fn identity_of(
         &self,
         rule: &ActiveRule,
@@ -263,7 +255,6 @@ impl RuleSet {
     }
 
     /// Returns the identity of these values of a rule's key, encoded.
-    #[doc(hidden)]
     pub fn identity_of_values(
         &self,
         rule: &ActiveRule,
@@ -277,7 +268,6 @@ impl RuleSet {
     /// Formats the identity that a rule of this set counts in a request, for people:
     /// `user=ann`. Of API keys only the ends are shown. Returns `None` if a part of the
     /// key is missing and the rule has no substitute for it.
-    #[doc(hidden)]
     pub fn describe_identity(
         &self,
         rule: &ActiveRule,
@@ -288,14 +278,12 @@ impl RuleSet {
     }
 
     /// Formats the identity of these values of a rule's key, for people.
-    #[doc(hidden)]
     pub fn describe_values(&self, rule: &ActiveRule, values: &[&str]) -> Option<String> {
         let identity = self.identity_of_values(rule, values)?;
         Some(key::describe_identity(&identity))
     }
 
     /// Returns the group of an enabled rule, if it is in one.
-    #[doc(hidden)]
     pub fn group_of(&self, rule: &ActiveRule) -> Option<&str> {
         rule.group().map(|group| self.group_name(group))
     }
@@ -334,7 +322,7 @@ impl RuleSet {
         })
     }
 
-    #[doc(hidden)]
+    /// Returns the number of leading bits of an IPv6 address that count as one client.
     pub fn ipv6_prefix(&self) -> u8 {
         self.ipv6_prefix
     }

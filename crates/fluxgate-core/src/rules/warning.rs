@@ -88,7 +88,6 @@ impl RuleSet {
 
     /// Returns warnings about sliding logs that may need more events than the store holds for
     /// all logs together.
-    #[doc(hidden)]
     pub fn warnings_for_log_events(&self, max_log_events: u64) -> Vec<RuleWarning> {
         self.collect_warnings(|_, rule, warnings| {
             for (index, band) in rule.bands.iter().enumerate() {

@@ -65,7 +65,6 @@ impl RuleSets {
 impl RuleSet {
     /// Returns the fields of a rule, also of a disabled one, with their values as YAML, without
     /// those that have a default. The conditions are fields of their own: `match.path`.
-    #[doc(hidden)]
     pub fn written_fields(&self, id: &str) -> Vec<(String, String)> {
         let mut rules = self.written.iter();
         let rule = rules.find(|rule| rule.id.as_deref() == Some(id));

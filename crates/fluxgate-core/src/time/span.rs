@@ -21,7 +21,6 @@ impl Timestamp {
     }
 
     /// Returns the instant `micros` after the epoch, or [`Timestamp::MAX`] if it is later.
-    #[doc(hidden)]
     pub const fn saturating_from_micros(micros: u64) -> Self {
         match Self::from_micros(micros) {
             Some(timestamp) => timestamp,
@@ -82,7 +81,6 @@ impl Micros {
     }
 
     /// Creates a span of `millis` milliseconds, unless it overflows.
-    #[doc(hidden)]
     pub const fn from_millis(millis: u64) -> Option<Self> {
         match millis.checked_mul(1000) {
             Some(micros) => Some(Self(micros)),
@@ -107,13 +105,11 @@ impl Micros {
     }
 
     /// Returns the milliseconds, rounded up.
-    #[doc(hidden)]
     pub const fn ceil_millis(self) -> u64 {
         self.0.div_ceil(1000)
     }
 
     /// Returns the seconds, rounded up.
-    #[doc(hidden)]
     pub const fn ceil_secs(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }

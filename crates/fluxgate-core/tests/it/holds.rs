@@ -122,11 +122,11 @@ impl Run {
         checks.push(SUBJECT, &self.bands, cost, Group::ENFORCED);
         let has_slots = self.model.iter().any(|(limit, _)| is_slots(limit));
         if span.is_some() || has_slots {
-            checks.set_hold(HoldRequest {
+            checks.set_hold(HoldRequest::new(
                 id,
-                span: span.map(Micros::new),
-                attributes: self.bands.iter().map(|_| None).collect(),
-            });
+                span.map(Micros::new),
+                self.bands.iter().map(|_| None),
+            ));
         }
         let verdicts = self.store.decide_at(&checks, self.at());
         let answers = crate::model::decide(&mut self.model, self.now, cost, false);

@@ -105,12 +105,8 @@ impl Part {
             checks.push(check.subject, band, check.cost, check.group);
         }
         if let Some(hold) = all.hold() {
-            let attributes = self.indices.iter().map(|index| hold.attributes[*index]);
-            checks.set_hold(HoldRequest {
-                id: hold.id,
-                span: hold.span,
-                attributes: attributes.collect(),
-            });
+            let attributes = self.indices.iter().map(|index| hold.attributes()[*index]);
+            checks.set_hold(HoldRequest::new(hold.id, hold.span, attributes));
         }
         checks
     }

@@ -90,7 +90,7 @@ pub(crate) fn charges_of(
             counter: Counter::of(limit, if is_last { combined } else { 0 }),
             // What passes fits: it is at most a capacity.
             units: check.cost.min(u32::MAX.into()),
-            attribute: hold.attributes.get(at).copied().flatten().map(Into::into),
+            attribute: hold.attributes().get(at).copied().flatten().map(Into::into),
         }
     });
     charges.collect()
@@ -425,13 +425,11 @@ mod tests {
         };
         let mut checks = Checks::new(Mode::Take);
         checks.push(subject, &bands, 3, Group::ENFORCED);
-        let hold = HoldRequest {
-            id: HoldId::from_bits(1),
-            span: None,
-            attributes: [None, Some("tokens"), Some(""), None, None]
-                .into_iter()
-                .collect(),
-        };
+        let hold = HoldRequest::new(
+            HoldId::from_bits(1),
+            None,
+            [None, Some("tokens"), Some(""), None, None],
+        );
         charges_of(&checks, &hold, &KeyNaming::default())
     }
 

@@ -22,7 +22,6 @@ pub struct RequestSource<'a> {
 impl RuleSet {
     /// Returns warnings about rules that never match or never apply to the requests of a
     /// source. Requests may have any address, user, API key and headers.
-    #[doc(hidden)]
     pub fn warnings_for(&self, source: &RequestSource<'_>) -> Vec<RuleWarning> {
         let groups = Groups::of(self);
         self.collect_warnings(|index, rule, warnings| {

@@ -205,11 +205,11 @@ impl<'s, R: Beside> World<'s, R> {
             .any(|check| check.band.limit().algorithm() == Algorithm::Concurrency);
         if request.hold.is_some() || takes_slots {
             self.ids += 1;
-            checks.set_hold(HoldRequest {
-                id: HoldId::from_bits(self.ids),
-                span: request.hold.flatten().map(Micros::new),
-                attributes: attributes.into_iter().collect(),
-            });
+            checks.set_hold(HoldRequest::new(
+                HoldId::from_bits(self.ids),
+                request.hold.flatten().map(Micros::new),
+                attributes,
+            ));
         }
         checks
     }

@@ -306,11 +306,11 @@ async fn a_request_with_a_permit_to_wait_is_held_too() {
     let checks = |id: u128| {
         let mut checks = Checks::new(Mode::Take);
         checks.push(subject, &bands, 1, Group::ENFORCED);
-        checks.set_hold(HoldRequest {
-            id: HoldId::from_bits(id),
-            span: None,
-            attributes: bands.iter().map(|_| None).collect(),
-        });
+        checks.set_hold(HoldRequest::new(
+            HoldId::from_bits(id),
+            None,
+            bands.iter().map(|_| None),
+        ));
         checks
     };
     let mut permits = Vec::new();
