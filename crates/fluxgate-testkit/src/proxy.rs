@@ -3,15 +3,17 @@
 mod connection;
 mod fault;
 mod frame;
+mod state;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
-use connection::Connection;
+use connection::{Connection, Connections};
+use fault::PendingFault;
 pub use fault::{Mode, ReplyFault};
-use fault::{PendingFault, PendingFaults};
+use state::{ProxyState, lock};
 
 /// A proxy between a client and a server. A change of its mode applies at once, to existing
 /// and to new connections.
@@ -24,23 +26,9 @@ use fault::{PendingFault, PendingFaults};
 #[derive(Debug)]
 pub struct FaultProxy {
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    state: Arc<ProxyState>,
+    connections: Arc<Connections>,
     accepting: Option<JoinHandle<()>>,
-}
-
-/// The state that the proxy shares with its threads.
-#[derive(Debug)]
-struct Shared {
-    upstream: SocketAddr,
-    mode: Mutex<Mode>,
-    faults: Mutex<PendingFaults>,
-    /// Each lives as long as one of its threads.
-    connections: Mutex<Vec<Weak<Connection>>>,
-    stopped: AtomicBool,
-    accepted: AtomicU64,
-    open: AtomicUsize,
-    bytes_up: AtomicU64,
-    bytes_down: AtomicU64,
 }
 
 impl FaultProxy {
@@ -48,24 +36,16 @@ impl FaultProxy {
     pub fn start(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen on loopback");
         let addr = listener.local_addr().expect("a listener has an address");
-        let shared = Arc::new(Shared {
-            upstream,
-            mode: Mutex::new(Mode::Pass),
-            faults: Mutex::default(),
-            connections: Mutex::default(),
-            stopped: AtomicBool::new(false),
-            accepted: AtomicU64::new(0),
-            open: AtomicUsize::new(0),
-            bytes_up: AtomicU64::new(0),
-            bytes_down: AtomicU64::new(0),
-        });
+        let state = Arc::new(ProxyState::new(upstream));
+        let connections = Arc::<Connections>::default();
         let accepting = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.accept(&listener))
+            let (state, connections) = (Arc::clone(&state), Arc::clone(&connections));
+            thread::spawn(move || accept(&listener, &state, &connections))
         };
         Self {
             addr,
-            shared,
+            state,
+            connections,
             accepting: Some(accepting),
         }
     }
@@ -87,71 +67,71 @@ impl FaultProxy {
 
     /// Sets the mode for all bytes from now on.
     pub fn set_mode(&self, mode: Mode) {
-        *lock(&self.shared.mode) = mode;
+        *lock(&self.state.mode) = mode;
     }
 
     /// Returns the current mode.
     pub fn mode(&self) -> Mode {
-        *lock(&self.shared.mode)
+        *lock(&self.state.mode)
     }
 
     /// Applies a fault to the next reply on any connection. Several faults are queued: each
     /// reply gets the first that matches.
     pub fn fault_next_reply(&self, fault: ReplyFault) {
-        lock(&self.shared.faults).push(PendingFault::for_any(fault));
+        lock(&self.state.faults).push(PendingFault::for_any(fault));
     }
 
     /// Applies a fault to the next reply to a request that contains these bytes, such as
     /// `EVALSHA` or a key. So the client's pings and handshakes do not use up the fault.
     pub fn fault_reply_to(&self, request: impl AsRef<[u8]>, fault: ReplyFault) {
-        lock(&self.shared.faults).push(PendingFault::for_request(request.as_ref(), fault));
+        lock(&self.state.faults).push(PendingFault::for_request(request.as_ref(), fault));
     }
 
     /// Returns the number of faults that are not applied yet.
     pub fn faults_pending(&self) -> usize {
-        lock(&self.shared.faults).len()
+        lock(&self.state.faults).len()
     }
 
     /// Removes all pending faults and sets [`Mode::Pass`].
     pub fn heal(&self) {
-        lock(&self.shared.faults).clear();
+        lock(&self.state.faults).clear();
         self.set_mode(Mode::Pass);
     }
 
     /// Closes all connections gracefully.
     pub fn close_connections(&self) {
-        self.shared.for_each_connection(Connection::close);
+        self.connections.for_each(Connection::close);
     }
 
     /// Resets all connections: the client gets a TCP RST.
     pub fn reset_connections(&self) {
-        self.shared.for_each_connection(Connection::reset);
+        self.connections.for_each(Connection::reset);
     }
 
     /// Returns the number of connections so far, including refused ones.
     pub fn accepted(&self) -> u64 {
-        self.shared.accepted.load(Ordering::SeqCst)
+        self.state.accepted.load(Ordering::SeqCst)
     }
 
     /// Returns the number of open connections.
     pub fn open(&self) -> usize {
-        self.shared.open.load(Ordering::SeqCst)
+        self.state.open.load(Ordering::SeqCst)
     }
 
     /// Returns the number of bytes that clients have sent, including discarded ones.
     pub fn bytes_up(&self) -> u64 {
-        self.shared.bytes_up.load(Ordering::SeqCst)
+        self.state.bytes_up.load(Ordering::SeqCst)
     }
 
     /// Returns the number of bytes that the server has sent, including discarded ones.
     pub fn bytes_down(&self) -> u64 {
-        self.shared.bytes_down.load(Ordering::SeqCst)
+        self.state.bytes_down.load(Ordering::SeqCst)
     }
 }
 
 impl Drop for FaultProxy {
     fn drop(&mut self) {
-        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.state.stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread. If that fails, it has ended.
         let _ = TcpStream::connect(self.addr);
         if let Some(accepting) = self.accepting.take() {
@@ -161,29 +141,15 @@ impl Drop for FaultProxy {
     }
 }
 
-impl Shared {
-    fn accept(self: &Arc<Self>, listener: &TcpListener) {
-        for client in listener.incoming() {
-            if self.stopped.load(Ordering::SeqCst) {
-                return;
-            }
-            // The client may have disconnected already.
-            let Ok(client) = client else { continue };
-            self.accepted.fetch_add(1, Ordering::SeqCst);
-            let mode = *lock(&self.mode);
-            connection::open(self, client, mode);
+fn accept(listener: &TcpListener, state: &Arc<ProxyState>, connections: &Arc<Connections>) {
+    for client in listener.incoming() {
+        if state.stopped.load(Ordering::SeqCst) {
+            return;
         }
+        // The client may have disconnected already.
+        let Ok(client) = client else { continue };
+        state.accepted.fetch_add(1, Ordering::SeqCst);
+        let mode = *lock(&state.mode);
+        connection::open(state, connections, client, mode);
     }
-
-    fn for_each_connection(&self, mut act: impl FnMut(&Connection)) {
-        let connections = lock(&self.connections);
-        connections
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|it| act(&it));
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

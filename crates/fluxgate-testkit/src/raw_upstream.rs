@@ -1,39 +1,25 @@
 //! A server that records the bytes it receives and responds by a script.
 
 mod connection;
+mod records;
 
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use socket2::{Domain, Socket, Type};
 
 use crate::wire::WireRequest;
 pub use connection::RawConnection;
+use records::{ConnectionRecord, ConnectionRecords};
 
 /// A server on loopback, which stops when dropped.
 #[derive(Debug)]
 pub struct RawUpstream {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    records: Arc<ConnectionRecords>,
     accepting: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    stopped: AtomicBool,
-    connections: Mutex<Vec<ConnectionRecord>>,
-}
-
-/// The record of a connection.
-#[derive(Debug)]
-struct ConnectionRecord {
-    received: Vec<u8>,
-    /// Whether the peer has closed it, or the script has ended.
-    is_over: bool,
-    /// `None` if the connection is to be reset.
-    stream: Option<TcpStream>,
 }
 
 /// The bytes received on one connection.
@@ -62,14 +48,14 @@ impl RawUpstream {
     ) -> Self {
         let listener = listen(address).expect("listen on loopback");
         let address = listener.local_addr().expect("a listener has an address");
-        let shared = Arc::new(Shared::default());
+        let records = Arc::<ConnectionRecords>::default();
         let accepting = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.accept(&listener, &Arc::new(script)))
+            let records = Arc::clone(&records);
+            thread::spawn(move || accept(&listener, &records, &Arc::new(script)))
         };
         Self {
             address,
-            shared,
+            records,
             accepting: Some(accepting),
         }
     }
@@ -95,7 +81,7 @@ impl RawUpstream {
             bytes: record.received.clone(),
             is_over: record.is_over,
         };
-        self.shared.lock().iter().map(received).collect()
+        self.records.lock().iter().map(received).collect()
     }
 
     /// Returns the complete requests received so far, ordered by connection.
@@ -117,7 +103,7 @@ impl RawUpstream {
 
     /// Returns the number of connections so far.
     pub fn accepted(&self) -> usize {
-        self.shared.lock().len()
+        self.records.lock().len()
     }
 
     /// Closes the sending direction of all connections, and waits until the peer closes
@@ -126,7 +112,7 @@ impl RawUpstream {
     pub fn finish_connections(&self) {
         self.shut_down(Shutdown::Write);
         crate::wait_until("the peer closes idle connections", || {
-            self.shared.lock().iter().all(|record| record.is_over)
+            self.records.lock().iter().all(|record| record.is_over)
         });
     }
 
@@ -137,7 +123,7 @@ impl RawUpstream {
 
     fn shut_down(&self, how: Shutdown) {
         for stream in self
-            .shared
+            .records
             .lock()
             .iter()
             .filter_map(|record| record.stream.as_ref())
@@ -150,7 +136,7 @@ impl RawUpstream {
 
 impl Drop for RawUpstream {
     fn drop(&mut self) {
-        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.records.stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread. If that fails, it has ended.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
@@ -169,41 +155,26 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-impl Shared {
-    fn accept<F>(self: &Arc<Self>, listener: &TcpListener, script: &Arc<F>)
-    where
-        F: Fn(&mut RawConnection) + Send + Sync + 'static,
-    {
-        for stream in listener.incoming() {
-            if self.stopped.load(Ordering::SeqCst) {
-                return;
-            }
-            // The client may have disconnected already.
-            let Ok(stream) = stream else { continue };
-            let Ok(clone) = stream.try_clone() else {
-                continue;
-            };
-            let index = {
-                let mut connections = self.lock();
-                connections.push(ConnectionRecord {
-                    received: Vec::new(),
-                    is_over: false,
-                    stream: Some(clone),
-                });
-                connections.len() - 1
-            };
-            let (shared, script) = (Arc::clone(self), Arc::clone(script));
-            thread::spawn(move || {
-                let mut connection = RawConnection::new(stream, Arc::clone(&shared), index);
-                script(&mut connection);
-                connection.end();
-                shared.lock()[index].is_over = true;
-            });
+fn accept<F>(listener: &TcpListener, records: &Arc<ConnectionRecords>, script: &Arc<F>)
+where
+    F: Fn(&mut RawConnection) + Send + Sync + 'static,
+{
+    for stream in listener.incoming() {
+        if records.stopped.load(Ordering::SeqCst) {
+            return;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<ConnectionRecord>> {
-        let connections = self.connections.lock();
-        connections.unwrap_or_else(PoisonError::into_inner)
+        // The client may have disconnected already.
+        let Ok(stream) = stream else { continue };
+        let Ok(clone) = stream.try_clone() else {
+            continue;
+        };
+        let index = records.add(clone);
+        let (records, script) = (Arc::clone(records), Arc::clone(script));
+        thread::spawn(move || {
+            let mut connection = RawConnection::new(stream, Arc::clone(&records), index);
+            script(&mut connection);
+            connection.end();
+            records.lock()[index].is_over = true;
+        });
     }
 }

@@ -1,25 +1,21 @@
 //! A Redis or Valkey server for one test.
 
-mod builder;
+mod options;
+mod setup;
 
 use std::env;
-use std::fmt::Write as _;
-use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-pub use builder::RedisServerBuilder;
-
-use crate::cli::{Cli, field_of};
-use crate::clock::{ShiftedClock, Skew};
-use crate::dir::Dir;
-use crate::ports::{self, Port};
+use crate::cli::Cli;
+use crate::clock::Skew;
+use crate::ports::Port;
 use crate::process::{self, Process};
-use crate::reply::Reply;
-use crate::tls::Certificates;
+use crate::tls::{Certificates, ClientAuth};
 use crate::wait::wait_for;
+use options::ServerOptions;
+use setup::{PortTaken, SOCKET, Setup};
 
 /// A running server, which is killed and removed when dropped.
 ///
@@ -30,22 +26,6 @@ pub struct RedisServer {
     process: Process,
     setup: Setup,
 }
-
-/// The parts of a server that survive a restart.
-#[derive(Debug)]
-struct Setup {
-    options: RedisServerBuilder,
-    dir: Dir,
-    port: Port,
-    tls_port: Option<Port>,
-    cluster_port: Option<Port>,
-    certificates: Option<Certificates>,
-    clock: Option<ShiftedClock>,
-}
-
-/// The user of [`RedisServer::cli`] on a server with users, so that a test may change the
-/// default user.
-const OWN_USER: &str = "testkit";
 
 impl RedisServer {
     /// Starts a server with the default options.
@@ -58,7 +38,7 @@ impl RedisServer {
         RedisServerBuilder::default()
     }
 
-    fn run(options: RedisServerBuilder) -> Self {
+    fn run(options: ServerOptions) -> Self {
         let mut setup = Setup::new(options);
         // A program outside the tests may take the port before the server does.
         for _ in 0..10 {
@@ -229,136 +209,78 @@ pub fn valkey() -> Option<PathBuf> {
     Some(path)
 }
 
-const CONFIG: &str = "server.conf";
-const LOG: &str = "server.log";
-const OUTPUT: &str = "output.log";
-const SOCKET: &str = "server.sock";
-const USERS: &str = "users.acl";
+/// The options of a [`RedisServer`] to start.
+#[derive(Clone, Debug, Default)]
+pub struct RedisServerBuilder(ServerOptions);
 
-/// Another program uses the port.
-#[derive(Debug)]
-struct PortTaken;
-
-impl Setup {
-    fn new(options: RedisServerBuilder) -> Self {
-        let dir = Dir::new();
-        Self {
-            port: ports::free(),
-            tls_port: options.tls.map(|_| ports::free()),
-            cluster_port: options.cluster.then(ports::free),
-            certificates: options.tls.map(|_| Certificates::generate()),
-            clock: options.skew.map(|skew| ShiftedClock::new(&dir, skew)),
-            dir,
-            options,
-        }
+impl RedisServerBuilder {
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    /// If the server does not start. The message contains its log.
+    pub fn start(self) -> RedisServer {
+        RedisServer::run(self.0)
     }
 
-    fn take_other_ports(&mut self) {
-        // An old port is released only after a new one is found.
-        self.port = ports::free();
-        self.tls_port = self.tls_port.as_ref().map(|_| ports::free());
-        self.cluster_port = self.cluster_port.as_ref().map(|_| ports::free());
+    /// Sets another program than `redis-server`, for example [`valkey`](crate::valkey).
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.0.binary = path.into();
+        self
     }
 
-    fn write_config(&self) {
-        let mut config = String::new();
-        let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            writeln!(config, "{name} {value}").expect("writing to a string cannot fail");
-        };
-        line("bind", &"127.0.0.1");
-        line("port", &self.port.number());
-        line("dir", &self.dir.path().display());
-        line("logfile", &self.dir.file(LOG).display());
-        line("loglevel", &"warning");
-        line("save", &"\"\"");
-        line("appendonly", &"no");
-        line("daemonize", &"no");
-        if self.options.unix_socket {
-            line("unixsocket", &self.dir.file(SOCKET).display());
-        }
-        if let (Some(port), Some(files), Some(auth)) =
-            (&self.tls_port, &self.certificates, self.options.tls)
-        {
-            line("tls-port", &port.number());
-            line("tls-cert-file", &files.server_cert().display());
-            line("tls-key-file", &files.server_key().display());
-            line("tls-ca-cert-file", &files.ca().display());
-            line("tls-auth-clients", &builder::tls_auth_clients(auth));
-        }
-        if let Some(port) = &self.cluster_port {
-            line("cluster-enabled", &"yes");
-            line("cluster-port", &port.number());
-        }
-        if let Some(users) = self.options.users_file(OWN_USER) {
-            line("aclfile", &self.dir.write(USERS, &users).display());
-        }
-        for extra in &self.options.config {
-            config.push_str(extra);
-            config.push('\n');
-        }
-        self.dir.write(CONFIG, &config);
+    /// Adds a line of configuration, which overrides earlier ones.
+    pub fn config(mut self, line: impl Into<String>) -> Self {
+        self.0.config.push(line.into());
+        self
     }
 
-    fn command(&self) -> Command {
-        let mut command = process::killed_with_parent(&self.options.binary);
-        command.arg(self.dir.file(CONFIG));
-        if self.options.sentinel {
-            command.arg("--sentinel");
-        }
-        if self.clock.is_some() {
-            ShiftedClock::apply(&self.dir, &mut command);
-        }
-        // The output before the server has read the path of its log.
-        let output = File::create(self.dir.file(OUTPUT)).expect("create a file for the output");
-        let errors = output.try_clone().expect("clone a file handle");
-        command.current_dir(self.dir.path());
-        command.stdin(std::process::Stdio::null());
-        command.stdout(output).stderr(errors);
-        command
+    /// Limits the memory, without eviction: further writes fail with `OOM`.
+    pub fn max_memory(self, bytes: u64) -> Self {
+        self.config(format!("maxmemory {bytes}"))
+            .config("maxmemory-policy noeviction")
     }
 
-    fn wait_for_ping(&self, process: &Process) -> Result<(), PortTaken> {
-        wait_for("a started server answers PING", || {
-            if let Some(status) = process.ended() {
-                let log = self.log();
-                let messages = ["Address already in use", "Failed listening on port"];
-                if messages.iter().any(|message| log.contains(message)) {
-                    // The next attempt must not find the message again.
-                    let _ = fs::remove_file(self.dir.file(LOG));
-                    return Some(Err(PortTaken));
-                }
-                let binary = self.options.binary.display();
-                panic!("{binary} did not start ({status}):\n{log}");
-            }
-            // Another server may answer on the port while this one is about to fail, so the
-            // process id must match.
-            let answers = self.is_answered_by(process.id()).unwrap_or(false);
-            answers.then_some(Ok(()))
-        })
+    /// Sets the password of the default user, which must not need escaping in a URL.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.0.password = Some(password.into());
+        self
     }
 
-    fn is_answered_by(&self, pid: u32) -> io::Result<bool> {
-        let mut cli = self.connect()?;
-        let Reply::Bulk(info) = cli.try_command(&["INFO", "server"])? else {
-            return Ok(false);
-        };
-        let id = field_of(&String::from_utf8_lossy(&info), "process_id");
-        let pong = cli.try_command(&["PING"])?;
-        Ok(id == Some(pid.to_string()) && pong == Reply::Simple("PONG".to_owned()))
+    /// Adds a user to the ACL file, such as `alice on >secret ~fg:* +@all`. A rule that starts
+    /// with `default ` replaces the password of the default user.
+    pub fn user(mut self, rule: impl Into<String>) -> Self {
+        self.0.users.push(rule.into());
+        self
     }
 
-    fn connect(&self) -> io::Result<Cli> {
-        let mut cli = Cli::connect(self.port.addr())?;
-        if self.options.has_users() {
-            let reply = cli.try_command(&["AUTH", OWN_USER, OWN_USER])?;
-            if let Reply::Error(error) = reply {
-                return Err(io::Error::other(error));
-            }
-        }
-        Ok(cli)
+    /// Also listens on a Unix socket.
+    pub fn unix_socket(mut self) -> Self {
+        self.0.unix_socket = true;
+        self
     }
 
-    fn log(&self) -> String {
-        self.dir.read(OUTPUT) + &self.dir.read(LOG)
+    /// Also listens with TLS, on another port and with new certificates.
+    pub fn tls(mut self, clients: ClientAuth) -> Self {
+        self.0.tls = Some(clients);
+        self
+    }
+
+    /// Starts with a shifted wall clock, which [`RedisServer::set_clock_offset`] can change
+    /// later. Needs `cc`.
+    pub fn clock_offset(mut self, skew: Skew) -> Self {
+        self.0.skew = Some(skew);
+        self
+    }
+
+    /// Makes the server a cluster node.
+    pub(crate) fn cluster(mut self) -> Self {
+        self.0.cluster = true;
+        self
+    }
+
+    /// Makes the server a sentinel.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.0.sentinel = true;
+        self
     }
 }

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,13 @@ use socket2::SockRef;
 
 use super::fault::Mode;
 use super::frame::FrameReader;
-use super::{Shared, lock};
+use super::state::{ProxyState, lock};
 use crate::wait::{WAIT_TIMEOUT, now};
 
 /// Two sockets, which are closed when the last of their threads ends.
 #[derive(Debug)]
 pub(super) struct Connection {
-    shared: Arc<Shared>,
+    state: Arc<ProxyState>,
     client: TcpStream,
     /// `None` if the connection was opened in [`Mode::BlackHole`].
     server: Option<TcpStream>,
@@ -32,7 +32,39 @@ pub(super) struct Connection {
     is_reset: AtomicBool,
 }
 
+/// The open connections. Each lives as long as one of its threads.
+#[derive(Debug, Default)]
+pub(super) struct Connections(Mutex<Vec<Weak<Connection>>>);
+
+impl Connections {
+    pub(super) fn for_each(&self, act: impl Fn(&Connection)) {
+        let connections = lock(&self.0);
+        let open = connections.iter().filter_map(Weak::upgrade);
+        open.for_each(|connection| act(&connection));
+    }
+
+    fn add(&self, connection: &Arc<Connection>) {
+        let mut all = lock(&self.0);
+        all.retain(|old| old.strong_count() > 0);
+        all.push(Arc::downgrade(connection));
+    }
+}
+
 impl Connection {
+    fn new(state: &Arc<ProxyState>, client: TcpStream, server: Option<TcpStream>) -> Self {
+        for stream in [Some(&client), server.as_ref()].into_iter().flatten() {
+            // Failure only makes it slower.
+            let _ = stream.set_nodelay(true);
+        }
+        Self {
+            state: Arc::clone(state),
+            client,
+            server,
+            requests: Mutex::default(),
+            is_reset: AtomicBool::new(false),
+        }
+    }
+
     /// Closes the connection gracefully: both sides see the end of the stream.
     pub(super) fn close(&self) {
         if !self.is_reset.load(Ordering::SeqCst) {
@@ -64,7 +96,7 @@ impl Connection {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             count.fetch_add(length as u64, Ordering::SeqCst);
-            let delay = match *lock(&self.shared.mode) {
+            let delay = match *lock(&self.state.mode) {
                 Mode::Delay(delay) => delay,
                 _ => Duration::ZERO,
             };
@@ -109,7 +141,7 @@ impl Connection {
                     None
                 } else {
                     let request = lock(&self.requests).pop_front();
-                    lock(&self.shared.faults).take(request.as_deref())
+                    lock(&self.state.faults).take(request.as_deref())
                 };
                 let (bytes, close) = match fault {
                     None => (reply.bytes, false),
@@ -127,14 +159,14 @@ impl Connection {
     /// Waits until a chunk is due. Returns `None` in a black hole.
     fn delayed(&self, chunk: Chunk) -> Option<Vec<u8>> {
         thread::sleep(chunk.due.saturating_duration_since(now()));
-        let is_discarded = *lock(&self.shared.mode) == Mode::BlackHole;
+        let is_discarded = *lock(&self.state.mode) == Mode::BlackHole;
         (!is_discarded).then_some(chunk.bytes)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared.open.fetch_sub(1, Ordering::SeqCst);
+        self.state.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -145,60 +177,52 @@ struct Chunk {
 }
 
 /// Serves a client in new threads.
-pub(super) fn open(shared: &Arc<Shared>, client: TcpStream, mode: Mode) {
+pub(super) fn open(
+    state: &Arc<ProxyState>,
+    connections: &Arc<Connections>,
+    client: TcpStream,
+    mode: Mode,
+) {
     if mode == Mode::Refuse {
         reset_on_close(&client);
         return;
     }
-    shared.open.fetch_add(1, Ordering::SeqCst);
-    let shared = Arc::clone(shared);
+    state.open.fetch_add(1, Ordering::SeqCst);
+    let (state, connections) = (Arc::clone(state), Arc::clone(connections));
+    let register = move |state: &Arc<ProxyState>, client: TcpStream, server: Option<TcpStream>| {
+        let connection = Arc::new(Connection::new(state, client, server));
+        connections.add(&connection);
+        // The proxy may have closed all connections while this one was being opened.
+        if state.stopped.load(Ordering::SeqCst) {
+            connection.close();
+        }
+        connection
+    };
     thread::spawn(move || match mode {
         Mode::BlackHole => {
-            let connection = register(&shared, client, None);
-            connection.read(&connection.client, &shared.bytes_up, |_| true);
+            let connection = register(&state, client, None);
+            connection.read(&connection.client, &state.bytes_up, |_| true);
         }
-        _ => match TcpStream::connect_timeout(&shared.upstream, WAIT_TIMEOUT) {
-            Ok(server) => serve(&register(&shared, client, Some(server))),
+        _ => match TcpStream::connect_timeout(&state.upstream, WAIT_TIMEOUT) {
+            Ok(server) => serve(&register(&state, client, Some(server))),
             Err(_) => {
                 reset_on_close(&client);
-                shared.open.fetch_sub(1, Ordering::SeqCst);
+                state.open.fetch_sub(1, Ordering::SeqCst);
             }
         },
     });
-}
-
-fn register(shared: &Arc<Shared>, client: TcpStream, server: Option<TcpStream>) -> Arc<Connection> {
-    for stream in [Some(&client), server.as_ref()].into_iter().flatten() {
-        // Failure only makes it slower.
-        let _ = stream.set_nodelay(true);
-    }
-    let connection = Arc::new(Connection {
-        shared: Arc::clone(shared),
-        client,
-        server,
-        requests: Mutex::default(),
-        is_reset: AtomicBool::new(false),
-    });
-    let mut all = lock(&shared.connections);
-    all.retain(|old| old.strong_count() > 0);
-    all.push(Arc::downgrade(&connection));
-    // The proxy may have closed all connections while this one was being opened.
-    if shared.stopped.load(Ordering::SeqCst) {
-        connection.close();
-    }
-    connection
 }
 
 fn serve(connection: &Arc<Connection>) {
     let (requests, request_queue) = mpsc::channel();
     let (replies, reply_queue) = mpsc::channel();
     run(connection, move |it, client, _| {
-        it.read(client, &it.shared.bytes_up, |chunk| {
+        it.read(client, &it.state.bytes_up, |chunk| {
             requests.send(chunk).is_ok()
         });
     });
     run(connection, move |it, _, server| {
-        it.read(server, &it.shared.bytes_down, |chunk| {
+        it.read(server, &it.state.bytes_down, |chunk| {
             replies.send(chunk).is_ok()
         });
     });

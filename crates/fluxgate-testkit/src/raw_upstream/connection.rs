@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::Shared;
+use super::records::ConnectionRecords;
 use crate::wire::{Read, WireRequest};
 
 /// A connection of a [`RawUpstream`](super::RawUpstream).
 #[derive(Debug)]
 pub struct RawConnection {
     stream: TcpStream,
-    shared: Arc<Shared>,
+    records: Arc<ConnectionRecords>,
     index: usize,
     /// Received bytes that are not parsed yet.
     bytes: Vec<u8>,
@@ -22,12 +22,12 @@ pub struct RawConnection {
 }
 
 impl RawConnection {
-    pub(super) fn new(stream: TcpStream, shared: Arc<Shared>, index: usize) -> Self {
+    pub(super) fn new(stream: TcpStream, records: Arc<ConnectionRecords>, index: usize) -> Self {
         // Failure only delays small writes.
         let _ = stream.set_nodelay(true);
         Self {
             stream,
-            shared,
+            records,
             index,
             bytes: Vec::new(),
             is_reset: false,
@@ -102,7 +102,7 @@ impl RawConnection {
         let _ = socket.set_linger(Some(Duration::ZERO));
         self.is_reset = true;
         // The reset is sent when the last handle is dropped.
-        self.shared.lock()[self.index].stream = None;
+        self.records.lock()[self.index].stream = None;
     }
 
     /// Closes the connection.
@@ -122,7 +122,7 @@ impl RawConnection {
     fn read_more(&mut self) -> Option<()> {
         let mut buffer = vec![0; 64 * 1024];
         let count = self.stream.read(&mut buffer).unwrap_or(0);
-        let mut records = self.shared.lock();
+        let mut records = self.records.lock();
         let record = &mut records[self.index];
         if count == 0 {
             record.is_over = true;
