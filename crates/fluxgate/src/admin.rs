@@ -69,7 +69,7 @@ impl Admin {
             telemetry,
             on_loopback: api.is_none_or(|api| api.ip().to_canonical().is_loopback()),
             options: config.rule_options(),
-            deployment: config.deployment(),
+            deployment: Deployment::of(config),
             hides_identities: config.keys.hash_keys == HashKeys::All,
             reloader,
             write_lock: tokio::sync::Mutex::default(),

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::config::{ConfigError, Overrides, RawConfig};
+use crate::config::{ConfigError, Overrides, RawConfig, effective_yaml};
 use crate::failure::{Exit, Failure};
 use crate::reload::ConfigFile;
 use crate::server;
@@ -182,7 +182,7 @@ fn serve(options: &ConfigOptions) -> Result<(), Failure> {
 }
 
 fn show(options: &ConfigOptions) -> Result<(), Failure> {
-    print(&options.load()?.to_effective_yaml()?)
+    print(&effective_yaml(&options.load()?)?)
 }
 
 fn completions(shell: Shell) -> Result<(), Failure> {

@@ -63,7 +63,8 @@ impl RuleSet {
     pub fn warnings(&self) -> Vec<RuleWarning> {
         let groups = Groups::of(self);
         let max_others = MAX_PAIRS / self.band_count().max(1);
-        let mut all = lists::unused(self);
+        let unused = lists::unused(self).into_iter();
+        let mut all: Vec<_> = unused.map(RuleWarning).collect();
         all.extend(self.collect_warnings(|index, rule, warnings| {
             if rule.rollout.is_some() && rule.mode == RuleMode::Shadow {
                 warnings.field("rollout", |warnings| {

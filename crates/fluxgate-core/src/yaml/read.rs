@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::suggestion::suggestion;
+use super::fields::add_unknown;
 use super::{Faults, Node, Value};
 
 impl Node {
@@ -65,15 +65,7 @@ impl Node {
             match known.iter().position(|field| *field == name) {
                 Some(index) if !value.is_null() => fields[index] = Some(value),
                 Some(_) => {}
-                None => {
-                    let meant = suggestion(name, &known);
-                    let meant = meant.map(|known| format!("did you mean `{known}`? "));
-                    let (meant, known) = (meant.unwrap_or_default(), known.join(", "));
-                    faults.add(
-                        key.position,
-                        format!("unknown field `{name}` in {what}; {meant}allowed are {known}"),
-                    );
-                }
+                None => add_unknown(name, key.position, what, &known, faults),
             }
         }
         fields

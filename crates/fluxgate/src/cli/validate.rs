@@ -7,7 +7,7 @@ use fluxgate_core::RuleSets;
 use fluxgate_core::rules::RuleOptions;
 
 use super::{Exit, Failure, print, print_message};
-use crate::config::{Config, Deployment, JwtKeys, RawConfig, Rules};
+use crate::config::{Config, Deployment, JwtKeys, RawConfig, Rules, config_warnings};
 use crate::reload::rules_in;
 
 /// Validates a file or a directory. With `strict`, warnings are faults.
@@ -53,8 +53,7 @@ struct Validated {
 /// Validates the rules that a valid config refers to.
 fn validate_config(path: &Path, raw: &RawConfig, config: &Config) -> Result<Validated, Failure> {
     let shown = path.display();
-    let warnings = config.warnings();
-    let mut warnings: Vec<_> = warnings
+    let mut warnings: Vec<_> = config_warnings(config)
         .into_iter()
         .map(|warning| format!("{shown}: warning: {warning}"))
         .collect();
@@ -80,13 +79,13 @@ fn validate_config(path: &Path, raw: &RawConfig, config: &Config) -> Result<Vali
     }
     let rules = match &config.rules {
         Rules::Inline(rules) => {
-            let deployment = config.located_deployment(|field| raw.place_of(field));
+            let deployment = Deployment::located(config, |field| raw.place_of(field));
             warnings.extend(raw.rule_warnings(rules, &deployment));
             warnings.extend(deployment.missing_rule_sets(rules, &shown.to_string()));
             count(rules)
         }
         Rules::Directory { path, .. } if path.is_dir() => {
-            let deployment = config.located_deployment(|field| raw.place_of(field));
+            let deployment = Deployment::located(config, |field| raw.place_of(field));
             let compiled = rules_in(path, config.rule_options(), deployment)?;
             warnings.extend(compiled.warnings);
             format!("{} from {}", count(&compiled.rules), path.display())

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use fluxgate_core::yaml::{Faults, Node};
 
 use super::listen::Listen;
-use super::{read, tree};
+use super::read::Section;
+use super::tree;
 
 /// Access to the admin API. Without tokens, it is served only on loopback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,12 +21,11 @@ pub struct Admin {
 
 impl Admin {
     pub(super) fn read(node: Option<&Node>, listen: &Listen, faults: &mut Faults) -> Self {
-        let names = ["tokens_file", "open", "record"];
-        let [tokens, open_node, record] =
-            node.map_or([None; 3], |node| node.fields("`admin`", names, faults));
-        let open = read::boolean(open_node, "`open`", false, faults);
-        if let (true, Some(node)) = (open, open_node) {
-            if tokens.is_some() {
+        const FIELDS: &[&str] = &["tokens_file", "open", "record"];
+        let section = Section::read(node, "`admin`", FIELDS, faults);
+        let open = section.boolean("open", false, faults);
+        if let Some(node) = section.get("open").filter(|_| open) {
+            if section.get("tokens_file").is_some() {
                 faults.add(
                     node.position,
                     "`open: true` and `tokens_file` exclude each other",
@@ -43,9 +43,9 @@ impl Admin {
             }
         }
         Self {
-            tokens_file: read::path(tokens, "`tokens_file`", faults),
+            tokens_file: section.path("tokens_file", faults),
             open,
-            record: read::boolean(record, "`record`", false, faults),
+            record: section.boolean("record", false, faults),
         }
     }
 

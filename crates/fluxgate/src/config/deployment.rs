@@ -5,7 +5,9 @@ use fluxgate_core::rules::RequestSource;
 use fluxgate_core::yaml::{Fault, Faults, Node};
 use fluxgate_core::{OnMissingRuleSet, RuleSet, RuleSets, RuleWarning};
 
-use super::{Config, Filter, Store};
+use super::checked::Config;
+use super::filters::Filter;
+use super::store::Store;
 
 /// The parts of the config that warnings about rules depend on.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +33,7 @@ impl FilterRequests {
     fn of(filter: &Filter) -> Option<Self> {
         let attributes = filter.sources.attributes();
         Some(Self {
-            name: format!("filter `{}`", filter.name),
+            name: filter.name.clone(),
             rule_set: filter.rule_set.clone()?,
             location: None,
             include: filter.include.patterns().to_vec(),
@@ -40,37 +42,30 @@ impl FilterRequests {
     }
 }
 
-impl Config {
-    /// Returns the parts that warnings about rules depend on.
-    pub fn deployment(&self) -> Deployment {
-        let filters = self.filters.iter().filter_map(FilterRequests::of);
-        let max_log_events = match &self.store {
+impl Deployment {
+    /// Returns the parts of a config that warnings about rules depend on.
+    pub fn of(config: &Config) -> Self {
+        let filters = config.filters.iter().filter_map(FilterRequests::of);
+        let max_log_events = match &config.store {
             Store::Memory { max_log_events, .. } => u64::try_from(max_log_events.get()).ok(),
             Store::Redis(_) => None,
         };
-        Deployment {
+        Self {
             filters: filters.collect(),
             max_log_events,
         }
     }
 
-    /// Returns the parts that warnings about rules depend on, with their places in the file.
-    /// `locate` returns the place of a field, such as `filters.main.rule_set`.
-    pub fn located_deployment(&self, locate: impl Fn(&str) -> Option<String>) -> Deployment {
-        let mut deployment = self.deployment();
-        let named = self
-            .filters
-            .iter()
-            .filter(|filter| filter.rule_set.is_some());
-        for (filter, requests) in named.zip(&mut deployment.filters) {
-            let field = format!("filters.{}.rule_set", filter.name);
-            requests.location = locate(&field);
+    /// Returns the same with the places of its parts in the file. `locate` returns the place of
+    /// a field, such as `filters.main.rule_set`.
+    pub fn located(config: &Config, locate: impl Fn(&str) -> Option<String>) -> Self {
+        let mut deployment = Self::of(config);
+        for filter in &mut deployment.filters {
+            filter.location = locate(&format!("filters.{}.rule_set", filter.name));
         }
         deployment
     }
-}
 
-impl Deployment {
     /// Returns the warnings about rules that were read from the mapping `rule_sets`, in the
     /// order of the text.
     pub fn warnings(&self, rules: &RuleSets, rule_sets: &Node) -> Vec<Fault> {
@@ -98,7 +93,7 @@ impl Deployment {
                 None => known_sets(rules),
             };
             format!(
-                "{place}: warning: {name}: there is no rule set `{rule_set}` ({known}); its \
+                "{place}: warning: filter `{name}`: there is no rule set `{rule_set}` ({known}); its \
                  requests are {effect}"
             )
         });
@@ -113,7 +108,7 @@ impl Deployment {
         let filters = self.filters.iter();
         for filter in filters.filter(|filter| filter.rule_set == set.name()) {
             warnings.extend(set.warnings_for(&RequestSource {
-                name: &filter.name,
+                name: &format!("filter `{}`", filter.name),
                 attributes: &filter.attributes,
                 include: &filter.include,
             }));

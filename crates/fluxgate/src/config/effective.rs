@@ -6,23 +6,24 @@ mod writer;
 use fluxgate_core::OnMissingRuleSet;
 use fluxgate_core::yaml::Node;
 
+use super::checked::Config;
 use super::filters::Filter;
 use super::raw::{ConfigError, RawConfig};
-use super::{Config, Rules, tree};
+use super::rules::Rules;
+use super::tree;
+use super::warnings::config_warnings;
 
-impl RawConfig {
-    /// Returns the effective configuration as YAML: with defaults filled in, secrets
-    /// redacted, and warnings and the origins of overridden values as comments.
-    pub fn to_effective_yaml(&self) -> Result<String, ConfigError> {
-        let config = self.check()?;
-        let file = self.origins.file();
-        let mut text = comment(&format!("The effective configuration of {file}."));
-        for warning in config.warnings() {
-            text += &comment(&format!("warning: {warning}"));
-        }
-        text += &writer::to_yaml(&effective(self, &config), self);
-        Ok(text)
+/// Returns the effective configuration as YAML: with defaults filled in, secrets redacted, and
+/// warnings and the origins of overridden values as comments.
+pub fn effective_yaml(raw: &RawConfig) -> Result<String, ConfigError> {
+    let config = raw.check()?;
+    let file = raw.origins.file();
+    let mut text = comment(&format!("The effective configuration of {file}."));
+    for warning in config_warnings(&config) {
+        text += &comment(&format!("warning: {warning}"));
     }
+    text += &writer::to_yaml(&effective(raw, &config), raw);
+    Ok(text)
 }
 
 fn effective(raw: &RawConfig, config: &Config) -> Node {

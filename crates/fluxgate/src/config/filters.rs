@@ -11,9 +11,10 @@ use ipnet::IpNet;
 
 use super::jwt::Jwt;
 use super::paths::PathPatterns;
+use super::read::{self, Section};
 use super::rules::Rules;
 use super::sources::Sources;
-use super::{read, tree};
+use super::tree;
 
 const DEFAULT_MAX_WAITS: u64 = 100;
 const MAX_WAITS: u64 = 1_000_000;
@@ -61,59 +62,48 @@ impl Filter {
     }
 
     fn read(name: &str, node: &Node, rules: &Rules, faults: &mut Faults) -> Self {
-        let [
-            rule_set,
-            include,
-            exclude,
-            ignore_case,
-            identity,
-            attributes,
-            jwt,
-            trusted_proxies,
-            client_ip,
-            headers,
-            failed_closed,
-            max_waits,
-        ] = node.fields(
-            "a filter",
-            [
-                "rule_set",
-                "include",
-                "exclude",
-                "ignore_case",
-                "identity",
-                "attributes",
-                "jwt",
-                "trusted_proxies",
-                "client_ip",
-                "headers",
-                "failed_closed_status",
-                "max_concurrent_waits",
-            ],
-            faults,
-        );
+        const FIELDS: &[&str] = &[
+            "rule_set",
+            "include",
+            "exclude",
+            "ignore_case",
+            "identity",
+            "attributes",
+            "jwt",
+            "trusted_proxies",
+            "client_ip",
+            "headers",
+            "failed_closed_status",
+            "max_concurrent_waits",
+        ];
+        let section = Section::read(node, "a filter", FIELDS, faults);
+        let rule_set = section.get("rule_set");
         let rule_set = rule_set.and_then(|node| read_rule_set(node, rules, faults));
+        let include = section.get("include");
         let include = include.map(|node| PathPatterns::read(node, "`include`", faults));
-        let failed_closed = failed_closed
-            .and_then(|node| node.one_of("`failed_closed_status`", &STATUS_NAMES, faults));
+        let failed_closed = section.one_of("failed_closed_status", &STATUS_NAMES, faults);
+        let (identity, attributes) = (section.get("identity"), section.get("attributes"));
         let sources = Sources::read(identity, attributes, faults);
+        let jwt = section.get("jwt");
         if jwt.is_none() {
             refuse_claims(&sources, faults);
         }
-        let bounds = (0, MAX_WAITS);
-        let what = "`max_concurrent_waits`";
-        let max_waits = read::whole(max_waits, what, bounds, DEFAULT_MAX_WAITS, faults);
+        let max_waits = section.whole("max_concurrent_waits", 0..=MAX_WAITS, faults);
+        let max_waits = max_waits.unwrap_or(DEFAULT_MAX_WAITS);
         Self {
             name: name.into(),
             rule_set: rule_set.map(Into::into),
             include: include.unwrap_or_else(PathPatterns::all),
-            exclude: PathPatterns::read_or_empty(exclude, "`exclude`", faults),
-            ignore_case: read::boolean(ignore_case, "`ignore_case`", false, faults),
+            exclude: PathPatterns::compile(section.list_or_empty("exclude", faults), faults),
+            ignore_case: section.boolean("ignore_case", false, faults),
             sources,
             jwt: jwt.and_then(|node| Jwt::read(node, faults)),
-            trusted_proxies: read_networks(trusted_proxies, faults),
-            client_ip: read_client_ip(client_ip, faults),
-            headers: read_headers(headers, faults),
+            trusted_proxies: read_networks(
+                section.list_or_empty("trusted_proxies", faults),
+                faults,
+            ),
+            client_ip: read_client_ip(section.get("client_ip"), faults),
+            headers: read_headers(section.get("headers"), faults),
             failed_closed_status: failed_closed.unwrap_or_default(),
             max_concurrent_waits: usize::try_from(max_waits).unwrap_or(usize::MAX),
         }
@@ -186,9 +176,9 @@ fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Opti
     Some(name)
 }
 
-fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
+fn read_networks(nodes: &[Node], faults: &mut Faults) -> Vec<IpNet> {
     let mut networks = Vec::new();
-    for node in read::list_or_empty(node, "`trusted_proxies`", faults) {
+    for node in nodes {
         let Some(text) = node.text("a network", faults) else {
             continue;
         };
@@ -235,14 +225,14 @@ fn read_client_ip(node: Option<&Node>, faults: &mut Faults) -> ClientIpSources {
 }
 
 fn read_headers(node: Option<&Node>, faults: &mut Faults) -> HeaderFamilies {
-    let names = ["legacy", "ietf", "retry_after", "reset"];
-    let [legacy, ietf, retry_after, reset] =
-        node.map_or([None; 4], |node| node.fields("`headers`", names, faults));
-    let reset = reset.and_then(|node| node.one_of("`reset`", &RESET_NAMES, faults));
+    const FIELDS: &[&str] = &["legacy", "ietf", "retry_after", "reset"];
+    let section = Section::read(node, "`headers`", FIELDS, faults);
     HeaderFamilies {
-        legacy: read::boolean(legacy, "`legacy`", true, faults),
-        ietf: read::boolean(ietf, "`ietf`", true, faults),
-        retry_after: read::boolean(retry_after, "`retry_after`", true, faults),
-        reset: reset.unwrap_or_default(),
+        legacy: section.boolean("legacy", true, faults),
+        ietf: section.boolean("ietf", true, faults),
+        retry_after: section.boolean("retry_after", true, faults),
+        reset: section
+            .one_of("reset", &RESET_NAMES, faults)
+            .unwrap_or_default(),
     }
 }

@@ -9,8 +9,9 @@ use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_gateway::{Limits, Timeouts};
 
 use super::filters::Filter;
+use super::read::Section;
 use super::tls::Tls;
-use super::{read, tree};
+use super::tree;
 pub use llm::Llm;
 pub use route::Route;
 
@@ -31,15 +32,14 @@ pub struct Gateway {
 
 impl Gateway {
     pub(super) fn read(node: Option<&Node>, filters: &[Filter], faults: &mut Faults) -> Self {
-        let names = ["routes", "timeouts", "limits", "llm", "tls"];
-        let [routes, timeouts, limits, llm, tls] =
-            node.map_or([None; 5], |node| node.fields("`gateway`", names, faults));
+        const FIELDS: &[&str] = &["routes", "timeouts", "limits", "llm", "tls"];
+        let section = Section::read(node, "`gateway`", FIELDS, faults);
         Self {
-            routes: route::read(routes, filters, faults),
-            timeouts: read_timeouts(timeouts, faults),
-            limits: read_limits(limits, faults),
-            llm_buffer: llm::read_buffer(llm, faults),
-            tls: tls.and_then(|node| Tls::read(node, faults)),
+            routes: route::read(section.list("routes", faults), filters, faults),
+            timeouts: read_timeouts(section.get("timeouts"), faults),
+            limits: read_limits(section.get("limits"), faults),
+            llm_buffer: llm::read_buffer(section.get("llm"), faults),
+            tls: section.get("tls").and_then(|node| Tls::read(node, faults)),
         }
     }
 
@@ -58,15 +58,14 @@ impl Gateway {
 }
 
 fn read_timeouts(node: Option<&Node>, faults: &mut Faults) -> Timeouts {
-    let names = ["connect", "headers", "idle", "request"];
-    let [connect, headers, idle, request] =
-        node.map_or([None; 4], |node| node.fields("`timeouts`", names, faults));
+    const FIELDS: &[&str] = &["connect", "headers", "idle", "request"];
+    let section = Section::read(node, "`timeouts`", FIELDS, faults);
     let default = Timeouts::default();
     Timeouts {
-        connect: read::duration(connect, "`connect`", default.connect, faults),
-        headers: read::duration(headers, "`headers`", default.headers, faults),
-        idle: read::duration(idle, "`idle`", default.idle, faults),
-        request: read::duration(request, "`request`", default.request, faults),
+        connect: section.duration("connect", default.connect, faults),
+        headers: section.duration("headers", default.headers, faults),
+        idle: section.duration("idle", default.idle, faults),
+        request: section.duration("request", default.request, faults),
     }
 }
 
@@ -86,26 +85,25 @@ fn read_limits(node: Option<&Node>, faults: &mut Faults) -> Limits {
     const MAX_STREAMS: u64 = 100_000;
     /// The minimum that RFC 9113 recommends.
     const STREAMS: u32 = 100;
-    let names = [
+    const FIELDS: &[&str] = &[
         "header_bytes",
         "body_bytes",
         "connections",
         "upstream_connections",
         "streams",
     ];
-    let [header_bytes, body_bytes, connections, upstreams, streams] =
-        node.map_or([None; 5], |node| node.fields("`limits`", names, faults));
-    let domain = (1, MAX_STREAMS);
-    let streams = read::whole(streams, "`streams`", domain, STREAMS.into(), faults);
-    let mut bound = |node, what, max, default| {
-        NonZeroU64::new(read::whole(node, what, (0, max), default, faults))
+    let section = Section::read(node, "`limits`", FIELDS, faults);
+    let streams = section.whole("streams", 1..=MAX_STREAMS, faults);
+    let streams = streams.and_then(|streams| u32::try_from(streams).ok());
+    let mut bound = |name, max, default| {
+        NonZeroU64::new(section.whole(name, 0..=max, faults).unwrap_or(default))
     };
     Limits {
-        header_bytes: bound(header_bytes, "`header_bytes`", MAX_HEADERS, 65_536),
-        body_bytes: bound(body_bytes, "`body_bytes`", MAX_BODY, 0),
-        connections: bound(connections, "`connections`", MAX_CONNECTIONS, 10_000),
-        upstream_connections: bound(upstreams, "`upstream_connections`", MAX_CONNECTIONS, 10_000),
-        streams: u32::try_from(streams).unwrap_or(STREAMS),
+        header_bytes: bound("header_bytes", MAX_HEADERS, 65_536),
+        body_bytes: bound("body_bytes", MAX_BODY, 0),
+        connections: bound("connections", MAX_CONNECTIONS, 10_000),
+        upstream_connections: bound("upstream_connections", MAX_CONNECTIONS, 10_000),
+        streams: streams.unwrap_or(STREAMS),
     }
 }
 

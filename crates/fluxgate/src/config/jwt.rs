@@ -7,9 +7,10 @@ use fluxgate_core::yaml::{Faults, Node, Position};
 use fluxgate_tower::{OnInvalid, Source};
 use http::Uri;
 
+use super::read::{self, Section};
 use super::sources::read_source;
+use super::tree;
 use super::url::HttpUrl;
-use super::{read, tree};
 
 const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
 const DEFAULT_FROM: &str = "authorization";
@@ -53,38 +54,32 @@ impl Jwt {
     /// Reads the section. Returns `None`, with a fault, if it does not say where the keys are.
     pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
         let faults_before = faults.count();
-        let [
-            from,
-            jwks_file,
-            jwks_url,
-            secret_file,
-            issuer,
-            audience,
-            leeway,
-            on_invalid,
-        ] = node.fields(
-            "`jwt`",
-            [
-                "from",
-                "jwks_file",
-                "jwks_url",
-                "secret_file",
-                "issuer",
-                "audience",
-                "leeway",
-                "on_invalid",
-            ],
-            faults,
-        );
+        const FIELDS: &[&str] = &[
+            "from",
+            "jwks_file",
+            "jwks_url",
+            "secret_file",
+            "issuer",
+            "audience",
+            "leeway",
+            "on_invalid",
+        ];
+        let section = Section::read(node, "`jwt`", FIELDS, faults);
         // A misspelled field may be the one that is missing.
         let has_unknown = faults.count() > faults_before;
+        let from = section.get("from");
         let from = from.and_then(|node| read_from(node, faults));
-        let issuers = read_texts(issuer, "`issuer`", faults);
-        let audiences = read_texts(audience, "`audience`", faults);
-        let leeway = read::short_duration(leeway, "`leeway`", DEFAULT_LEEWAY, faults);
-        let on_invalid =
-            on_invalid.and_then(|node| node.one_of("`on_invalid`", &ON_INVALID_NAMES, faults));
-        if [jwks_file, jwks_url, secret_file].iter().flatten().count() != 1 {
+        let issuers = read_texts(&section, "issuer", faults);
+        let audiences = read_texts(&section, "audience", faults);
+        let leeway = section.short_duration("leeway", DEFAULT_LEEWAY, faults);
+        let on_invalid = section.one_of("on_invalid", &ON_INVALID_NAMES, faults);
+        let keys = ["jwks_file", "jwks_url", "secret_file"];
+        if keys
+            .into_iter()
+            .filter_map(|name| section.get(name))
+            .count()
+            != 1
+        {
             if !has_unknown {
                 faults.add(
                     node.position,
@@ -93,13 +88,15 @@ impl Jwt {
             }
             return None;
         }
-        let jwks_file = read::path(jwks_file, "`jwks_file`", faults).map(JwtKeys::JwksFile);
-        let secret_file = read::path(secret_file, "`secret_file`", faults).map(JwtKeys::SecretFile);
+        let jwks_file = section.path("jwks_file", faults);
+        let secret_file = section.path("secret_file", faults);
+        let jwks_url = section.get("jwks_url");
         let jwks_url = jwks_url.and_then(|node| read_url(node, faults));
         Some(Self {
             from: from.unwrap_or_else(|| Source::header(DEFAULT_FROM)),
             keys: jwks_file
-                .or(secret_file)
+                .map(JwtKeys::JwksFile)
+                .or(secret_file.map(JwtKeys::SecretFile))
                 .or(jwks_url.map(JwtKeys::JwksUrl))?,
             issuers,
             audiences,
@@ -145,13 +142,13 @@ fn read_from(node: &Node, faults: &mut Faults) -> Option<Source> {
 }
 
 /// Reads a text or a list of texts.
-fn read_texts(node: Option<&Node>, what: &str, faults: &mut Faults) -> Vec<String> {
-    let nodes = match node {
-        None => return Vec::new(),
-        Some(node) => read::one_or_list(node, what, faults),
+fn read_texts(section: &Section<'_>, name: &str, faults: &mut Faults) -> Vec<String> {
+    let Some(node) = section.get(name) else {
+        return Vec::new();
     };
-    let texts = nodes.iter();
-    let texts = texts.filter_map(|node| read::name(node, what, faults));
+    let what = format!("`{name}`");
+    let nodes = read::one_or_list(node, &what, faults).iter();
+    let texts = nodes.filter_map(|node| read::name(node, &what, faults));
     texts.map(str::to_owned).collect()
 }
 
@@ -159,10 +156,14 @@ fn read_url(node: &Node, faults: &mut Faults) -> Option<HttpUrl> {
     let text = node.text("`jwks_url`", faults)?;
     // `HttpUrl` accepts and repairs more than an HTTP client does.
     let is_strict = text.parse::<Uri>().is_ok_and(|uri| uri.host().is_some());
-    let url = HttpUrl::parse(text).and_then(|url| match (url.has_credentials(), is_strict) {
-        (true, _) => Err("must not have a user name or password".into()),
-        (_, false) => Err("must be a URL such as https://issuer.example/jwks.json".into()),
-        (false, true) => Ok(url),
+    let url = HttpUrl::parse(text).and_then(|url| {
+        if url.has_credentials() {
+            Err("must not have a user name or password".into())
+        } else if !is_strict {
+            Err("must be a URL such as https://issuer.example/jwks.json".into())
+        } else {
+            Ok(url)
+        }
     });
     url.map_err(|why| faults.add(node.position, format!("`jwks_url` {why}")))
         .ok()

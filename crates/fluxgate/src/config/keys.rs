@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use fluxgate_core::rules::{RuleOptions, values};
 use fluxgate_core::yaml::{Faults, Node};
 
-use super::{read, tree};
+use super::read::Section;
+use super::tree;
 
 /// How identities are counted and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,15 +41,14 @@ impl HashKeys {
 
 impl Keys {
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let names = ["hash_keys", "hash_secret_file", "ipv6_prefix"];
-        let [hash_keys, secret, prefix] =
-            node.map_or([None; 3], |node| node.fields("`keys`", names, faults));
-        let hash_keys =
-            hash_keys.and_then(|node| node.one_of("`hash_keys`", &HashKeys::NAMES, faults));
+        const FIELDS: &[&str] = &["hash_keys", "hash_secret_file", "ipv6_prefix"];
+        let section = Section::read(node, "`keys`", FIELDS, faults);
+        let hash_keys = section.one_of("hash_keys", &HashKeys::NAMES, faults);
+        let prefix = section.get("ipv6_prefix");
         let prefix = prefix.and_then(|node| values::ipv6_prefix(node, faults));
         Self {
             hash_keys: hash_keys.unwrap_or_default(),
-            hash_secret_file: read::path(secret, "`hash_secret_file`", faults),
+            hash_secret_file: section.path("hash_secret_file", faults),
             ipv6_prefix: prefix.unwrap_or(RuleOptions::default().ipv6_prefix),
         }
     }

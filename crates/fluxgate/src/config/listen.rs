@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use fluxgate_core::yaml::{Faults, Node, Value};
 use fluxgate_http::Listener;
 
+use super::read::Section;
 use super::tls::Tls;
 use super::tree;
 
@@ -59,26 +60,16 @@ impl Listen {
     }
 
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let nodes = node.map_or([None; 4], |node| node.fields("`listen`", NAMES, faults));
-        let mut read: [Option<Endpoint>; 4] = Default::default();
-        for (index, node) in nodes.into_iter().enumerate() {
-            let (Some(node), name) = (node, NAMES[index]) else {
-                continue;
-            };
-            let Some((at, endpoint)) = Endpoint::read(node, name, faults) else {
-                continue;
-            };
+        let section = Section::read(node, "`listen`", &NAMES, faults);
+        let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
+        let mut endpoint = |name: &'static str| {
+            let (at, endpoint) = Endpoint::read(section.get(name)?, name, faults)?;
             let address = endpoint.address;
-            let overlapping = read.iter().position(|other| {
-                let other = other.as_ref().map(|other| other.address);
-                other.is_some_and(|other| includes(address, other) || includes(other, address))
-            });
-            if let Some(index_of_other) = overlapping {
-                let other = NAMES[index_of_other];
-                let is_same = read[index_of_other]
-                    .as_ref()
-                    .is_some_and(|it| it.address == address);
-                let fault = if is_same {
+            let overlapping = taken
+                .iter()
+                .find(|(_, other)| includes(address, *other) || includes(*other, address));
+            if let Some((other, taken)) = overlapping {
+                let fault = if *taken == address {
                     format!("`{name}` has the same address as `{other}`")
                 } else {
                     format!(
@@ -88,14 +79,14 @@ impl Listen {
                 };
                 faults.add(at.position, fault);
             }
-            read[index] = Some(endpoint);
-        }
-        let [gateway, api, grpc, resp] = read;
+            taken.push((name, address));
+            Some(endpoint)
+        };
         Self {
-            gateway,
-            api,
-            grpc,
-            resp,
+            gateway: endpoint("gateway"),
+            api: endpoint("api"),
+            grpc: endpoint("grpc"),
+            resp: endpoint("resp"),
         }
     }
 
@@ -113,11 +104,12 @@ impl Endpoint {
             Value::Map(_) => {
                 let what = format!("`listen.{name}`");
                 let before = faults.count();
-                let [address, tls] = node.fields(&what, ["address", "tls"], faults);
+                let section = Section::read(node, &what, &["address", "tls"], faults);
+                let address = section.get("address");
                 if address.is_none() && faults.count() == before {
                     faults.add(node.position, format!("{what} needs an `address`"));
                 }
-                (address, tls)
+                (address, section.get("tls"))
             }
             _ => (Some(node), None),
         };

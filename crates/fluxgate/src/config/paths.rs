@@ -6,7 +6,7 @@ use fluxgate_core::path::{PathSet, Pattern};
 use fluxgate_core::rules::values;
 use fluxgate_core::yaml::{Faults, Node};
 
-use super::{read, tree};
+use super::tree;
 
 /// A list of path patterns, as written and compiled.
 #[derive(Clone, Debug, Default)]
@@ -42,17 +42,11 @@ impl PathPatterns {
 
     /// Reads one or more patterns.
     pub(super) fn read(node: &Node, what: &str, faults: &mut Faults) -> Self {
-        let nodes = node.list(what, faults);
-        Self::of(nodes, faults)
+        Self::compile(node.list(what, faults), faults)
     }
 
-    /// Reads patterns that may be empty or missing.
-    pub(super) fn read_or_empty(node: Option<&Node>, what: &str, faults: &mut Faults) -> Self {
-        let nodes = read::list_or_empty(node, what, faults);
-        Self::of(nodes, faults)
-    }
-
-    fn of(nodes: &[Node], faults: &mut Faults) -> Self {
+    /// Compiles patterns; there may be none.
+    pub(super) fn compile(nodes: &[Node], faults: &mut Faults) -> Self {
         let patterns: Vec<_> = nodes
             .iter()
             .filter_map(|node| values::pattern(node, faults))

@@ -6,10 +6,12 @@ use std::path::Path;
 use fluxgate_core::yaml::{Faults, Node, Value};
 use fluxgate_core::{RuleSets, RulesError};
 
+use super::checked::Config;
+use super::deployment::Deployment;
 use super::origins::{ConfigFault, FaultLocation, Origins};
 use super::overrides::{self, Overrides};
-use super::{Config, Deployment, tree};
-use crate::config::rule_file::{self, RuleFileError};
+use super::rule_file::{self, RuleFileError};
+use super::tree;
 
 const DEMO: &str = include_str!("demo.yaml");
 /// Unlikely as the name of a file: a shell needs quotes for the parentheses.
@@ -207,4 +209,36 @@ fn has_any(node: &Node, names: &[&str]) -> bool {
 fn lines(faults: &[ConfigFault]) -> String {
     let lines: Vec<_> = faults.iter().map(ConfigFault::to_string).collect();
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::rules::Rules;
+    use crate::config::warnings::config_warnings;
+
+    #[test]
+    fn the_demo_is_valid_and_shows_every_algorithm() {
+        let demo = RawConfig::demo().check().unwrap();
+        assert_eq!(config_warnings(&demo), [""; 0]);
+        let Rules::Inline(sets) = &demo.rules else {
+            panic!("the demo defines its rules")
+        };
+        let rules = sets.only().map(|set| set.rules()).unwrap_or_default();
+        let ids: Vec<_> = rules.iter().map(|rule| rule.id()).collect();
+        assert_eq!(ids, ["fixed", "log", "sliding", "token", "leaky"]);
+        let addresses = [
+            demo.listen.gateway,
+            demo.listen.api,
+            demo.listen.grpc,
+            demo.listen.resp,
+        ];
+        let addresses = addresses.map(|it| it.map(|it| it.address.to_string()));
+        let expected = [8080, 8081, 8082, 8083].map(|port| Some(format!("127.0.0.1:{port}")));
+        assert_eq!(addresses, expected);
+        assert_eq!(
+            demo.gateway.routes[0].upstreams,
+            [fluxgate_gateway::UpstreamTarget::Echo]
+        );
+    }
 }

@@ -7,8 +7,9 @@ use fluxgate_core::RuleSets;
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::yaml::{Faults, Node};
 
+use super::read::Section;
 use super::store::Store;
-use super::{read, tree};
+use super::tree;
 
 /// The default of `poll`.
 pub const DEFAULT_POLL: Duration = Duration::from_secs(5);
@@ -57,15 +58,15 @@ impl Rules {
 
     fn read_from(node: &Node, store: &Store, faults: &mut Faults) -> Option<Self> {
         let before = faults.count();
-        let [dir, redis, poll] = node.fields("`rules_from`", ["dir", "redis", "poll"], faults);
-        let poll = read::duration(poll, "`poll`", DEFAULT_POLL, faults);
-        match (dir, redis) {
+        let section = Section::read(node, "`rules_from`", &["dir", "redis", "poll"], faults);
+        let poll = section.duration("poll", DEFAULT_POLL, faults);
+        match (section.get("dir"), section.get("redis")) {
             (Some(_), None) => {
-                let path = read::path(dir, "`dir`", faults)?;
+                let path = section.path("dir", faults)?;
                 Some(Self::Directory { path, poll })
             }
             (None, Some(redis)) => {
-                let [] = redis.fields("`redis` (which must be {})", [], faults);
+                Section::read(redis, "`redis` (which must be {})", &[], faults);
                 if !matches!(store, Store::Redis(_)) {
                     faults.add(
                         redis.position,

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::store::{Mode, Store};
-use super::{Config, Redis};
 use fluxgate_core::regular_file;
+
+use super::checked::Config;
+use super::store::{Mode, Redis, Store};
 
 /// More than any password, certificate or list of tokens needs.
 const MAX_BYTES: u64 = 1 << 20;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fluxgate_core::yaml::{Faults, Node};
 
-use super::{read, tree};
+use super::read::Section;
+use super::tree;
 
 /// How long requests in flight may take, unless configured.
 const GRACE: Duration = Duration::from_secs(25);
@@ -29,13 +30,11 @@ impl Default for Shutdown {
 
 impl Shutdown {
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let names = ["delay", "grace"];
-        let [delay, grace] =
-            node.map_or([None; 2], |node| node.fields("`shutdown`", names, faults));
+        let section = Section::read(node, "`shutdown`", &["delay", "grace"], faults);
         let default = Self::default();
         Self {
-            delay: read::short_duration(delay, "`delay`", default.delay, faults),
-            grace: read::short_duration(grace, "`grace`", default.grace, faults),
+            delay: section.short_duration("delay", default.delay, faults),
+            grace: section.short_duration("grace", default.grace, faults),
         }
     }
 

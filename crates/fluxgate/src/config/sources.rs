@@ -3,7 +3,8 @@
 use fluxgate_core::yaml::{Faults, Node, Position};
 use fluxgate_tower::{Identity, Source, SourceList};
 
-use super::{read, tree};
+use super::read::{self, Section};
+use super::tree;
 
 /// The sources of identities and attributes.
 #[derive(Clone, Debug, Default)]
@@ -78,16 +79,16 @@ impl Sources {
         attributes: Option<&Node>,
         faults: &mut Faults,
     ) -> Self {
-        let names = ["user", "api_key"];
-        let [user, api_key] =
-            identity.map_or([None; 2], |node| node.fields("`identity`", names, faults));
+        let identity = Section::read(identity, "`identity`", &["user", "api_key"], faults);
         let default = Identity::default();
         let mut fields = Vec::new();
-        for (field, node, default, what) in [
-            (Field::User, user, default.user, "`user`"),
-            (Field::ApiKey, api_key, default.api_key, "`api_key`"),
+        for (field, name, default) in [
+            (Field::User, "user", default.user),
+            (Field::ApiKey, "api_key", default.api_key),
         ] {
-            let given = node.and_then(|node| read_sources(node, what, faults));
+            let node = identity.get(name);
+            let what = format!("`{name}`");
+            let given = node.and_then(|node| read_sources(node, &what, faults));
             fields.push(SourceField {
                 field,
                 position: node.map(|node| node.position),

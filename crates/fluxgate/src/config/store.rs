@@ -6,7 +6,8 @@ use std::num::NonZeroUsize;
 
 use fluxgate_core::yaml::{Faults, Node};
 
-use super::{read, tree};
+use super::read::Section;
+use super::tree;
 pub use redis::{Mode, Redis, RedisTls};
 
 const DEFAULT_MAX_KEYS: u64 = 1_000_000;
@@ -58,35 +59,27 @@ impl Store {
             return Self::default();
         }
         let before = faults.count();
-        match node.fields("`store`", ["memory", "redis"], faults) {
-            [Some(_), Some(redis)] => {
+        let section = Section::read(node, "`store`", &["memory", "redis"], faults);
+        match (section.get("memory"), section.get("redis")) {
+            (Some(_), Some(redis)) => {
                 faults.add(
                     redis.position,
                     "`store` is either `memory` or `redis`, not both",
                 );
                 Self::default()
             }
-            [Some(memory), None] => {
-                let [max_keys, max_log_events] =
-                    memory.fields("`memory`", ["max_keys", "max_log_events"], faults);
-                let max_keys = read::whole(
-                    max_keys,
-                    "`max_keys`",
-                    (1, MAX_COUNT),
-                    DEFAULT_MAX_KEYS,
-                    faults,
-                );
-                let max_log_events = read::whole(
-                    max_log_events,
-                    "`max_log_events`",
-                    (1, MAX_COUNT),
-                    DEFAULT_MAX_LOG_EVENTS,
-                    faults,
-                );
-                Self::memory(max_keys, max_log_events)
+            (Some(memory), None) => {
+                const FIELDS: &[&str] = &["max_keys", "max_log_events"];
+                let section = Section::read(memory, "`memory`", FIELDS, faults);
+                let max_keys = section.whole("max_keys", 1..=MAX_COUNT, faults);
+                let max_log_events = section.whole("max_log_events", 1..=MAX_COUNT, faults);
+                Self::memory(
+                    max_keys.unwrap_or(DEFAULT_MAX_KEYS),
+                    max_log_events.unwrap_or(DEFAULT_MAX_LOG_EVENTS),
+                )
             }
-            [None, Some(redis)] => Self::Redis(Box::new(Redis::read(redis, faults))),
-            [None, None] => {
+            (None, Some(redis)) => Self::Redis(Box::new(Redis::read(redis, faults))),
+            (None, None) => {
                 if faults.count() == before {
                     faults.add(node.position, ALLOWED);
                 }

@@ -2,8 +2,9 @@
 
 use fluxgate_core::yaml::{Faults, Node};
 
+use super::read::Section;
+use super::tree;
 use super::url::HttpUrl;
-use super::{read, tree};
 
 const NO_HTTPS: &str =
     "must be http://HOST:PORT (https is not supported: send to a collector on this host)";
@@ -63,12 +64,11 @@ impl Level {
 
 impl Telemetry {
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let names = ["log", "level", "otlp", "identities"];
-        let [log, level, otlp, identities] =
-            node.map_or([None; 4], |node| node.fields("`telemetry`", names, faults));
-        let log = log.and_then(|node| node.one_of("`log`", &LogFormat::NAMES, faults));
-        let level = level.and_then(|node| node.one_of("`level`", &Level::NAMES, faults));
-        let otlp = otlp.and_then(|node| {
+        const FIELDS: &[&str] = &["log", "level", "otlp", "identities"];
+        let section = Section::read(node, "`telemetry`", FIELDS, faults);
+        let log = section.one_of("log", &LogFormat::NAMES, faults);
+        let level = section.one_of("level", &Level::NAMES, faults);
+        let otlp = section.get("otlp").and_then(|node| {
             let url = HttpUrl::parse(node.text("`otlp`", faults)?);
             let url = url.and_then(|url| {
                 if url.is_secure() {
@@ -84,7 +84,7 @@ impl Telemetry {
             log: log.unwrap_or_default(),
             level: level.unwrap_or_default(),
             otlp,
-            identities: read::boolean(identities, "`identities`", false, faults),
+            identities: section.boolean("identities", false, faults),
         }
     }
 

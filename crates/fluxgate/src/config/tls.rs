@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use fluxgate_core::yaml::{Faults, Node};
 
-use super::{read, tree};
+use super::read::Section;
+use super::tree;
 
 /// The files of a certificate, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,32 +22,28 @@ impl Tls {
     /// Reads a certificate and its key.
     pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
         let before = faults.count();
-        let [cert, key] = node.fields("`tls`", ["cert", "key"], faults);
-        Self::from_parts(node, [cert, key, None], before, faults)
+        let section = Section::read(node, "`tls`", &["cert", "key"], faults);
+        let is_valid = faults.count() == before;
+        let (cert, key) = read_certificate(node, &section, is_valid, faults)?;
+        Some(Self {
+            cert,
+            key,
+            client_ca: None,
+        })
     }
 
     /// Reads a certificate, its key and perhaps the authorities of client certificates.
     pub(super) fn read_with_clients(node: &Node, faults: &mut Faults) -> Option<Self> {
         let before = faults.count();
-        let parts = node.fields("`tls`", ["cert", "key", "client_ca"], faults);
-        Self::from_parts(node, parts, before, faults)
-    }
-
-    fn from_parts(
-        node: &Node,
-        [cert, key, client_ca]: [Option<&Node>; 3],
-        faults_before: usize,
-        faults: &mut Faults,
-    ) -> Option<Self> {
-        if faults.count() == faults_before && (cert.is_none() || key.is_none()) {
-            faults.add(node.position, "`tls` needs `cert` and `key`");
-        }
-        let cert = read::path(cert, "`cert`", faults);
-        let key = read::path(key, "`key`", faults);
+        let section = Section::read(node, "`tls`", &["cert", "key", "client_ca"], faults);
+        let is_valid = faults.count() == before;
+        let certificate = read_certificate(node, &section, is_valid, faults);
+        let client_ca = section.path("client_ca", faults);
+        let (cert, key) = certificate?;
         Some(Self {
-            client_ca: read::path(client_ca, "`client_ca`", faults),
-            cert: cert?,
-            key: key?,
+            cert,
+            key,
+            client_ca,
         })
     }
 
@@ -57,4 +54,20 @@ impl Tls {
             ("client_ca", self.client_ca.as_deref().map(tree::path)),
         ])
     }
+}
+
+/// Reads the files of a certificate and its key. `is_valid` is whether the section has no fault
+/// so far.
+fn read_certificate(
+    node: &Node,
+    section: &Section<'_>,
+    is_valid: bool,
+    faults: &mut Faults,
+) -> Option<(PathBuf, PathBuf)> {
+    if is_valid && (section.get("cert").is_none() || section.get("key").is_none()) {
+        faults.add(node.position, "`tls` needs `cert` and `key`");
+    }
+    let cert = section.path("cert", faults);
+    let key = section.path("key", faults);
+    cert.zip(key)
 }

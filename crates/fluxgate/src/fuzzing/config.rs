@@ -5,7 +5,7 @@ use std::path::Path;
 use fluxgate_core::yaml::Position;
 
 use crate::config::rule_file::RuleFileError;
-use crate::config::{ConfigError, FaultLocation, RawConfig};
+use crate::config::{ConfigError, FaultLocation, RawConfig, effective_yaml};
 
 /// Loads a config. The effective form of a valid config loads again as the same config;
 /// every fault of an invalid config has a position. Files that it names are not read.
@@ -23,7 +23,7 @@ pub(super) fn check(bytes: &[u8]) {
 }
 
 fn effective(text: &str) -> Result<String, ConfigError> {
-    RawConfig::parse(Path::new("fluxgate.yaml"), text)?.to_effective_yaml()
+    effective_yaml(&RawConfig::parse(Path::new("fluxgate.yaml"), text)?)
 }
 
 /// Removes the comments, which name the origins of values: these differ.

@@ -7,7 +7,7 @@ use fluxgate_core::RuleSets;
 use fluxgate_core::yaml::{Fault, Position};
 use fluxgate_redis::StoredRules;
 
-use crate::config::{RawConfig, Rules};
+use crate::config::{Deployment, RawConfig, Rules};
 use crate::failure::{Exit, Failure};
 
 /// The content of a source at one moment, not yet checked.
@@ -88,7 +88,7 @@ pub(super) fn warning_lines(source: impl fmt::Display, warnings: Vec<Fault>) -> 
 /// Returns the rules in a config that holds them itself.
 pub(super) fn rules_of(raw: &RawConfig) -> Result<Compiled, ReloadError> {
     let config = raw.check().map_err(|error| invalid(&error))?;
-    let deployment = config.located_deployment(|field| raw.place_of(field));
+    let deployment = Deployment::located(&config, |field| raw.place_of(field));
     match config.rules {
         Rules::Inline(rules) => {
             let mut warnings = raw.rule_warnings(&rules, &deployment);

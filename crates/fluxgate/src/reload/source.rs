@@ -11,7 +11,7 @@ use super::config_file::ConfigFile;
 use super::rule_dir::RuleDir;
 use super::snapshot::{Compiled, ReloadError, Snapshot, rules_of, run_blocking};
 use super::stored::RedisRules;
-use crate::config::{Config, DEFAULT_POLL, RawConfig, Rules};
+use crate::config::{Config, DEFAULT_POLL, Deployment, RawConfig, Rules};
 use crate::engine::AnyStore;
 
 /// Where the rules come from.
@@ -68,7 +68,7 @@ impl RuleSource {
         store: &AnyStore,
     ) -> Self {
         let options = config.rule_options();
-        let deployment = config.located_deployment(|field| raw.place_of(field));
+        let deployment = Deployment::located(config, |field| raw.place_of(field));
         match (&config.rules, file, store) {
             (Rules::Directory { path, poll }, _, _) => {
                 Self::Dir(RuleDir::new(path.clone(), *poll, options, deployment))

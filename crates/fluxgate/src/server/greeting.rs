@@ -6,11 +6,11 @@ use std::net::{SocketAddr, TcpListener};
 
 use fluxgate_http::Listener;
 
-use crate::config::Config;
+use crate::config::{Config, config_warnings};
 
 /// Logs the addresses of the listeners and the warnings of the config.
 pub(super) fn log_addresses(config: &Config, open: &[(Listener, Vec<TcpListener>)]) {
-    for warning in config.warnings() {
+    for warning in config_warnings(config) {
         tracing::warn!("{warning}");
     }
     for (listener, address) in addresses(open) {

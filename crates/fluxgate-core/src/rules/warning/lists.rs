@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::RuleWarning;
 use crate::matcher::{ValueMatch, Values};
-use crate::rules::fault::{FaultCollector, Step};
+use crate::rules::fault::{FaultCollector, RuleFault, Step};
 use crate::rules::rule::Rule;
 use crate::rules::set::RuleSet;
 
-/// Returns a warning for each list that no rule uses, enabled or not.
-pub(super) fn unused(set: &RuleSet) -> Vec<RuleWarning> {
+/// Returns a fault for each list that no rule uses, enabled or not.
+pub(super) fn unused(set: &RuleSet) -> Vec<RuleFault> {
     let used: HashSet<_> = set.written.iter().flat_map(lists_of).collect();
     let mut warnings = FaultCollector::new(&set.name);
     for list in set.lists.iter().filter(|list| !used.contains(&*list.name)) {
@@ -17,8 +16,7 @@ pub(super) fn unused(set: &RuleSet) -> Vec<RuleWarning> {
         warnings.add(format!("no rule uses the list `{}`", list.name));
         warnings.leave(2);
     }
-    let warnings = warnings.into_faults().into_iter();
-    warnings.map(RuleWarning).collect()
+    warnings.into_faults()
 }
 
 /// Returns the lists that a rule uses.

@@ -1,27 +1,30 @@
 //! How a route counts calls to language models.
 
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 
 use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_gateway::{OnAbort, Reserve, UnknownCalls};
 
-use crate::config::{read, tree};
+use crate::config::read::Section;
+use crate::config::tree;
 
 /// The fewest bytes that make a token: with more, the prompt would be bounded too low.
-const BYTES_PER_TOKEN: (u64, u64) = (1, 16);
-const MAX_TOKENS: (u64, u64) = (1, 1_000_000_000);
+const BYTES_PER_TOKEN: RangeInclusive<u64> = 1..=16;
+const TOKENS: RangeInclusive<u64> = 1..=1_000_000_000;
 
-/// The most memory for bodies of calls, and its domain.
-const BUFFER: u64 = 256 << 20;
-const BUFFERS: (u64, u64) = (1, 1 << 50);
+/// The memory for bodies of calls, unless configured.
+const DEFAULT_BUFFER: u64 = 256 << 20;
+const BUFFER: RangeInclusive<u64> = 1..=1 << 50;
 
 const ON_ABORT_NAMES: [(&str, OnAbort); 2] =
     [("seen", OnAbort::Seen), ("reserved", OnAbort::Reserved)];
 
 /// Reads `llm` of the gateway, which holds for all routes: the memory for bodies.
 pub(super) fn read_buffer(node: Option<&Node>, faults: &mut Faults) -> u64 {
-    let [buffer] = node.map_or([None], |node| node.fields("`llm`", ["buffer"], faults));
-    read::size(buffer, "`buffer`", BUFFERS, BUFFER, faults)
+    let section = Section::read(node, "`llm`", &["buffer"], faults);
+    let buffer = section.size("buffer", BUFFER, faults);
+    buffer.unwrap_or(DEFAULT_BUFFER)
 }
 
 pub(super) fn show_buffer(bytes: u64) -> Node {
@@ -45,9 +48,9 @@ impl Llm {
     /// Reads the setting of a route with these filters.
     pub(super) fn read(node: &Node, filters: &[String], faults: &mut Faults) -> Option<Self> {
         let before = faults.count();
-        let names = ["rules", "reserve", "unknown", "on_abort"];
-        let [rules, reserve, unknown, on_abort] = node.fields("`llm`", names, faults);
-        let Some(rules) = rules else {
+        const FIELDS: &[&str] = &["rules", "reserve", "unknown", "on_abort"];
+        let section = Section::read(node, "`llm`", FIELDS, faults);
+        let Some(rules) = section.get("rules") else {
             if faults.count() == before {
                 faults.add(
                     node.position,
@@ -56,9 +59,9 @@ impl Llm {
             }
             return None;
         };
-        let reserve = read_reserve(reserve, faults);
-        let unknown = read_unknown(unknown, &reserve, faults);
-        let on_abort = on_abort.and_then(|node| node.one_of("`on_abort`", &ON_ABORT_NAMES, faults));
+        let reserve = read_reserve(section.get("reserve"), faults);
+        let unknown = read_unknown(section.get("unknown"), &reserve, faults);
+        let on_abort = section.one_of("on_abort", &ON_ABORT_NAMES, faults);
         let name = rules.text("`rules`", faults)?;
         if !filters.iter().any(|filter| filter == name) {
             let known = match filters {
@@ -118,12 +121,13 @@ fn read_unknown(node: Option<&Node>, reserve: &Reserve, faults: &mut Faults) -> 
             }
             None => {
                 let before = faults.count();
-                let [cost] = node.fields("`unknown`", ["cost"], faults);
-                if cost.is_none() && faults.count() == before {
+                let section = Section::read(node, "`unknown`", &["cost"], faults);
+                if section.get("cost").is_none() && faults.count() == before {
                     let message = "`unknown` needs `cost`, a number of tokens";
                     faults.add(node.position, message);
                 }
-                UnknownCalls::Cost(read::whole(cost, "`cost`", MAX_TOKENS, default, faults))
+                let cost = section.whole("cost", TOKENS, faults);
+                UnknownCalls::Cost(cost.unwrap_or(default))
             }
         },
     }
@@ -138,25 +142,16 @@ fn show_unknown(unknown: UnknownCalls) -> Node {
 }
 
 fn read_reserve(node: Option<&Node>, faults: &mut Faults) -> Reserve {
-    let names = ["prompt_bytes_per_token", "default_max_tokens"];
-    let [bytes, tokens] = node.map_or([None; 2], |node| node.fields("`reserve`", names, faults));
+    const FIELDS: &[&str] = &["prompt_bytes_per_token", "default_max_tokens"];
+    let section = Section::read(node, "`reserve`", FIELDS, faults);
     let default = Reserve::default();
-    let bytes = read::whole(
-        bytes,
-        "`prompt_bytes_per_token`",
-        BYTES_PER_TOKEN,
-        default.prompt_bytes_per_token.get().into(),
-        faults,
-    );
-    let bytes = u32::try_from(bytes).ok().and_then(NonZeroU32::new);
+    let bytes = section.whole("prompt_bytes_per_token", BYTES_PER_TOKEN, faults);
+    let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok());
+    let tokens = section.whole("default_max_tokens", TOKENS, faults);
     Reserve {
-        prompt_bytes_per_token: bytes.unwrap_or(default.prompt_bytes_per_token),
-        default_max_tokens: read::whole(
-            tokens,
-            "`default_max_tokens`",
-            MAX_TOKENS,
-            default.default_max_tokens,
-            faults,
-        ),
+        prompt_bytes_per_token: bytes
+            .and_then(NonZeroU32::new)
+            .unwrap_or(default.prompt_bytes_per_token),
+        default_max_tokens: tokens.unwrap_or(default.default_max_tokens),
     }
 }

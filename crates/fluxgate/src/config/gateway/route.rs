@@ -10,8 +10,9 @@ use fluxgate_gateway::{HostPattern, RouteMatch, UpstreamTarget};
 use super::llm::Llm;
 use crate::config::filters::Filter;
 use crate::config::paths::PathPatterns;
+use crate::config::read::{self, Section};
+use crate::config::tree;
 use crate::config::url::parse_upstream;
-use crate::config::{read, tree};
 
 /// A route of the gateway.
 #[derive(Clone, Debug)]
@@ -31,8 +32,7 @@ pub struct Route {
 }
 
 /// Reads the list under `routes`.
-pub(super) fn read(node: Option<&Node>, filters: &[Filter], faults: &mut Faults) -> Vec<Route> {
-    let nodes = node.map_or(&[][..], |node| node.list("`routes`", faults));
+pub(super) fn read(nodes: &[Node], filters: &[Filter], faults: &mut Faults) -> Vec<Route> {
     let mut ids = HashSet::new();
     let routes = nodes.iter();
     routes
@@ -48,53 +48,54 @@ impl Route {
         faults: &mut Faults,
     ) -> Self {
         let before = faults.count();
-        let names = ["id", "match", "upstreams", "filters", "llm"];
-        let [id, matches, route_upstreams, route_filters, llm] =
-            node.fields("a route", names, faults);
-        // If it is not a mapping, that has been reported.
+        const FIELDS: &[&str] = &["id", "match", "upstreams", "filters", "llm"];
+        let section = Section::read(node, "a route", FIELDS, faults);
+        // A node that is not a mapping has been reported already.
         if faults.count() == before {
-            for (name, field) in [("id", id), ("upstreams", route_upstreams)] {
-                if field.is_none() {
+            for name in ["id", "upstreams"] {
+                if section.get(name).is_none() {
                     faults.add(node.position, format!("a route needs `{name}`"));
                 }
             }
         }
-        let id = id.and_then(|node| {
+        let id = section.get("id").and_then(|node| {
             let id = read::name(node, "`id`", faults)?;
             if !ids.insert(id) {
                 faults.add(node.position, format!("there is a route `{id}` already"));
             }
             Some(id)
         });
-        let upstreams = route_upstreams.map_or(&[][..], |node| node.list("`upstreams`", faults));
-        let upstreams = upstreams.iter().filter_map(|node| {
+        let upstreams = section.list("upstreams", faults).iter().filter_map(|node| {
             let upstream = parse_upstream(node.text("an upstream", faults)?);
             upstream
                 .map_err(|why| faults.add(node.position, format!("an upstream {why}")))
                 .ok()
         });
         let upstreams = upstreams.collect();
-        let named = read::list_or_empty(route_filters, "`filters`", faults);
-        let named = named.iter().filter_map(|node| {
-            let name = node.text("the name of a filter", faults)?;
-            if !filters.iter().any(|filter| filter.name == name) {
-                let known: Vec<_> = filters.iter().map(|filter| &filter.name[..]).collect();
-                let known = if known.is_empty() {
-                    "there are none".into()
-                } else {
-                    format!("there are {}", known.join(", "))
-                };
-                faults.add(
-                    node.position,
-                    format!("there is no filter `{name}`; {known}"),
-                );
-            }
-            Some(name.to_owned())
-        });
+        let named = section
+            .list_or_empty("filters", faults)
+            .iter()
+            .filter_map(|node| {
+                let name = node.text("the name of a filter", faults)?;
+                if !filters.iter().any(|filter| filter.name == name) {
+                    let known: Vec<_> = filters.iter().map(|filter| &filter.name[..]).collect();
+                    let known = if known.is_empty() {
+                        "there are none".into()
+                    } else {
+                        format!("there are {}", known.join(", "))
+                    };
+                    faults.add(
+                        node.position,
+                        format!("there is no filter `{name}`; {known}"),
+                    );
+                }
+                Some(name.to_owned())
+            });
         let filters: Vec<_> = named.collect();
+        let llm = section.get("llm");
         let llm = llm.and_then(|node| Llm::read(node, &filters, faults));
-        let (matches, paths) =
-            matches.map_or_else(Default::default, |node| read_match(node, faults));
+        let matches = section.get("match").map(|node| read_match(node, faults));
+        let (matches, paths) = matches.unwrap_or_default();
         Self {
             id: id.unwrap_or_default().into(),
             matches,
@@ -122,10 +123,9 @@ impl Route {
 }
 
 fn read_match(node: &Node, faults: &mut Faults) -> (RouteMatch, Option<PathPatterns>) {
-    let names = ["path", "host", "methods", "headers"];
-    let [path, host, methods, headers] = node.fields("`match`", names, faults);
-    let hosts = host.map_or(&[][..], |node| node.list("`host`", faults));
-    let hosts = hosts.iter().filter_map(|node| {
+    const FIELDS: &[&str] = &["path", "host", "methods", "headers"];
+    let section = Section::read(node, "`match`", FIELDS, faults);
+    let hosts = section.list("host", faults).iter().filter_map(|node| {
         let text = node.text("a host", faults)?;
         let host = HostPattern::parse(text);
         if host.is_none() {
@@ -135,8 +135,7 @@ fn read_match(node: &Node, faults: &mut Faults) -> (RouteMatch, Option<PathPatte
         host
     });
     let hosts = hosts.collect();
-    let methods = methods.map_or(&[][..], |node| node.list("`methods`", faults));
-    let methods = methods.iter().filter_map(|node| {
+    let methods = section.list("methods", faults).iter().filter_map(|node| {
         let text = node.text("a method", faults)?;
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             faults.add(node.position, format!("`{text}` cannot be a method"));
@@ -144,7 +143,9 @@ fn read_match(node: &Node, faults: &mut Faults) -> (RouteMatch, Option<PathPatte
         Some(text.to_owned())
     });
     let methods = methods.collect();
-    let paths = path.map(|node| PathPatterns::read(node, "`path`", faults));
+    let paths = section.get("path");
+    let paths = paths.map(|node| PathPatterns::read(node, "`path`", faults));
+    let headers = section.get("headers");
     let matches = RouteMatch {
         paths: paths.as_ref().map(|paths| Arc::clone(paths.set())),
         hosts,

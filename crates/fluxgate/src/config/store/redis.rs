@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use fluxgate_core::yaml::{Faults, Node};
 
-use super::MAX_COUNT;
+use crate::config::read::Section;
+use crate::config::tree;
 use crate::config::url::{RedisUrl, Transport};
-use crate::config::{read, tree};
 
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
+const MAX_CLUSTER_WAITS: u64 = 1_000_000_000;
 const DEFAULT_PREFIX: &str = "fluxgate";
 
 /// A Redis deployment, and how the store uses it.
@@ -68,57 +69,42 @@ pub struct RedisTls {
 impl Redis {
     pub(super) fn read(node: &Node, faults: &mut Faults) -> Self {
         let before = faults.count();
-        let [
-            url,
-            urls,
-            mode,
-            sentinel,
-            username,
-            password_file,
-            deadline,
-            key_prefix,
-            near_cache,
-            max_cluster_waits,
-            tls,
-        ] = node.fields(
-            "`redis`",
-            [
-                "url",
-                "urls",
-                "mode",
-                "sentinel",
-                "username",
-                "password_file",
-                "deadline",
-                "key_prefix",
-                "near_cache",
-                "max_cluster_waits",
-                "tls",
-            ],
-            faults,
-        );
+        const FIELDS: &[&str] = &[
+            "url",
+            "urls",
+            "mode",
+            "sentinel",
+            "username",
+            "password_file",
+            "deadline",
+            "key_prefix",
+            "near_cache",
+            "max_cluster_waits",
+            "tls",
+        ];
+        let section = Section::read(node, "`redis`", FIELDS, faults);
+        let (url, urls) = (section.get("url"), section.get("urls"));
         let listed = urls.is_some();
         // A node that is not a mapping has been reported already.
         if url.is_none() && urls.is_none() && faults.count() == before {
             faults.add(node.position, "`redis` needs `url` or `urls`");
         }
         let urls = read_urls(url, urls, faults);
-        let mode = Mode::read(node, mode, sentinel, &urls, faults);
-        if let Some(node) = username
+        let mode = Mode::read(node, &section, &urls, faults);
+        if let Some(node) = section.get("username")
             && urls.iter().any(|(_, url)| url.has_user)
         {
             faults.add(node.position, "the URL already names a user");
         }
-        if let Some(node) = password_file
+        if let Some(node) = section.get("password_file")
             && urls.iter().any(|(_, url)| url.has_password)
         {
             faults.add(node.position, "the URL already has a password");
         }
-        let username = username.and_then(|node| read::name(node, "`username`", faults));
-        let prefix = key_prefix.and_then(|node| read_prefix(node, faults));
-        let waits = max_cluster_waits
-            .map(|node| read::whole(Some(node), "`max_cluster_waits`", (1, MAX_COUNT), 1, faults));
-        let tls = tls.map(|node| {
+        let prefix = read_prefix(&section, faults);
+        let waits = section.whole("max_cluster_waits", 1..=MAX_CLUSTER_WAITS, faults);
+        let waits = waits.and_then(|waits| u32::try_from(waits).ok());
+        let tls = section.get("tls").map(|node| {
             let over_tls = |(_, url): &(_, RedisUrl)| url.transport == Transport::Tls;
             if !urls.is_empty() && !urls.iter().any(over_tls) {
                 faults.add(node.position, "`tls` is for URLs that begin with rediss://");
@@ -128,14 +114,12 @@ impl Redis {
         Self {
             urls: urls.into_iter().map(|(_, url)| url).collect(),
             mode,
-            username: username.map(Into::into),
-            password_file: read::path(password_file, "`password_file`", faults),
-            deadline: read::duration(deadline, "`deadline`", DEFAULT_DEADLINE, faults),
+            username: section.name("username", faults).map(Into::into),
+            password_file: section.path("password_file", faults),
+            deadline: section.duration("deadline", DEFAULT_DEADLINE, faults),
             key_prefix: prefix.unwrap_or(DEFAULT_PREFIX).into(),
-            near_cache: read::boolean(near_cache, "`near_cache`", true, faults),
-            max_cluster_waits: waits
-                .and_then(|waits| u32::try_from(waits).ok())
-                .and_then(NonZeroU32::new),
+            near_cache: section.boolean("near_cache", true, faults),
+            max_cluster_waits: waits.and_then(NonZeroU32::new),
             tls,
             listed,
         }
@@ -220,11 +204,11 @@ fn read_urls<'n>(
     read
 }
 
-fn read_prefix<'n>(node: &'n Node, faults: &mut Faults) -> Option<&'n str> {
-    let prefix = read::name(node, "`key_prefix`", faults)?;
+fn read_prefix<'n>(section: &Section<'n>, faults: &mut Faults) -> Option<&'n str> {
+    let prefix = section.name("key_prefix", faults)?;
     if prefix.contains(['{', '}']) {
         faults.add(
-            node.position,
+            section.get("key_prefix")?.position,
             "`key_prefix` must not contain braces: Redis Cluster reads them as a hash tag",
         );
         return None;
@@ -235,8 +219,7 @@ fn read_prefix<'n>(node: &'n Node, faults: &mut Faults) -> Option<&'n str> {
 impl Mode {
     fn read(
         redis: &Node,
-        mode: Option<&Node>,
-        sentinel: Option<&Node>,
+        section: &Section<'_>,
         urls: &[(&Node, RedisUrl)],
         faults: &mut Faults,
     ) -> Self {
@@ -246,8 +229,7 @@ impl Mode {
             ("cluster", "cluster"),
             ("sentinel", "sentinel"),
         ];
-        let name = mode.and_then(|node| node.one_of("`mode`", &names, faults));
-        let name = name.unwrap_or("auto");
+        let name = section.one_of("mode", &names, faults).unwrap_or("auto");
         if let Some((node, _)) = urls.get(1)
             && name == "standalone"
         {
@@ -264,21 +246,21 @@ impl Mode {
                 "a unix:// socket can only be a single standalone server",
             );
         }
-        match (name, sentinel) {
+        match (name, section.get("sentinel")) {
             ("sentinel", Some(node)) => {
-                let [master, password] =
-                    node.fields("`sentinel`", ["master", "password_file"], faults);
-                if master.is_none() {
+                const FIELDS: &[&str] = &["master", "password_file"];
+                let sentinel = Section::read(node, "`sentinel`", FIELDS, faults);
+                if sentinel.get("master").is_none() {
                     faults.add(node.position, "`sentinel` needs `master`");
                 }
-                let master = master.and_then(|node| read::name(node, "`master`", faults));
+                let master = sentinel.name("master", faults);
                 return Self::Sentinel {
                     master: master.unwrap_or_default().into(),
-                    password_file: read::path(password, "`password_file`", faults),
+                    password_file: sentinel.path("password_file", faults),
                 };
             }
             ("sentinel", None) => {
-                let at = mode.map_or(redis.position, |node| node.position);
+                let at = section.get("mode").unwrap_or(redis).position;
                 faults.add(at, "`mode: sentinel` needs `sentinel: { master: NAME }`");
             }
             (_, Some(node)) => {
@@ -296,13 +278,13 @@ impl Mode {
 
 impl RedisTls {
     fn read(node: &Node, faults: &mut Faults) -> Self {
-        let [ca, cert, key] = node.fields("`tls`", ["ca", "cert", "key"], faults);
-        if cert.is_some() != key.is_some() {
+        let section = Section::read(node, "`tls`", &["ca", "cert", "key"], faults);
+        if section.get("cert").is_some() != section.get("key").is_some() {
             faults.add(node.position, "`cert` and `key` need each other");
         }
-        let ca = read::path(ca, "`ca`", faults);
-        let cert = read::path(cert, "`cert`", faults);
-        let key = read::path(key, "`key`", faults);
+        let ca = section.path("ca", faults);
+        let cert = section.path("cert", faults);
+        let key = section.path("key", faults);
         let client = cert.zip(key);
         Self { ca, client }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fluxgate::config::{Overrides, RawConfig};
+use fluxgate::config::{Overrides, RawConfig, effective_yaml};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -145,7 +145,7 @@ fn parse(text: &str) -> Option<RawConfig> {
 
 /// Checks that the effective form of a valid config loads again as the same config.
 fn check_round_trip(raw: &RawConfig) -> Result<(), TestCaseError> {
-    let shown = match raw.to_effective_yaml() {
+    let shown = match effective_yaml(raw) {
         Ok(shown) => shown,
         Err(error) => {
             prop_assert!(!error.to_string().is_empty());
@@ -154,7 +154,7 @@ fn check_round_trip(raw: &RawConfig) -> Result<(), TestCaseError> {
     };
     let again = RawConfig::parse(Path::new("fluxgate.yaml"), &shown);
     let again = again.map_err(|error| TestCaseError::fail(format!("{error}\n{shown}")))?;
-    let again = again.to_effective_yaml();
+    let again = effective_yaml(&again);
     let again = again.map_err(|error| TestCaseError::fail(format!("{error}\n{shown}")))?;
     let bare = |text: &str| {
         let lines = text

@@ -4,10 +4,9 @@ use fluxgate_core::yaml::Position;
 use fluxgate_core::{KeyPart, RuleSets};
 use fluxgate_tower::Source;
 
-use super::Config;
-use super::filters::Filter;
-use super::jwt::JwtKeys;
-use super::sources::{Field, SourceField};
+use crate::config::filters::Filter;
+use crate::config::jwt::JwtKeys;
+use crate::config::sources::{Field, SourceField};
 
 /// A setting that is valid, but probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +17,9 @@ pub struct ConfigWarning {
     pub message: String,
 }
 
-impl Config {
-    /// Returns warnings about sources of identities and attributes that clients control, with
-    /// these rules. Sources that the file does not name count only if the rules use them.
-    pub fn source_warnings(&self, rules: &RuleSets) -> Vec<ConfigWarning> {
-        source_warnings(&self.filters, rules)
-    }
-}
-
-/// Returns the warnings about these filters.
-pub(crate) fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<ConfigWarning> {
+/// Returns warnings about sources of identities and attributes that clients control, with these
+/// rules. Sources that the file does not name count only if the rules use them.
+pub fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<ConfigWarning> {
     let mut warnings = Vec::new();
     for filter in filters {
         let name = &filter.name;
