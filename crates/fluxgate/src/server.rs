@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
-use crate::api::Api;
+use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
@@ -71,7 +71,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     }
     // In the order of the listeners.
     let descriptors = [api, grpc, resp, clients];
-    let api = Api::new(Arc::clone(&engine), admin, filters.clone(), closing.clone());
+    let api = ApiState::new(Arc::clone(&engine), admin, filters.clone(), closing.clone());
     // This runtime reloads rules and handles signals. The cores serve requests.
     let main = runtime()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -192,7 +192,7 @@ async fn ping_until_answered(store: &RedisStore, mut failed: impl FnMut(StoreErr
 #[derive(Clone)]
 struct Services {
     engine: Arc<Engine>,
-    api: Arc<Api>,
+    api: Arc<ApiState>,
     gateway: Option<GatewayListener>,
     /// TLS of the listeners that use it.
     tls: [Option<ListenerTls>; Listener::ALL.len()],
@@ -301,7 +301,7 @@ fn serve(
         Listener::Api => port.serve(
             acceptor,
             ApiConnections {
-                server: http_server(api.router()),
+                server: http_server(api::router(&api)),
                 api: Arc::clone(api),
                 closing,
             },

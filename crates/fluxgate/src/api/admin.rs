@@ -9,17 +9,12 @@ mod stored;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::response::Response;
 use axum::routing::{get, post};
-use fluxgate_http::Problem;
-use http::StatusCode;
-use tokio::task::JoinHandle;
 
-use super::fault_json::fault_list;
-use super::{Api, body, json_response, units_on_lease};
+use super::state::ApiState;
 
 /// Returns the routes of all admin endpoints.
-pub(super) fn routes() -> Router<Arc<Api>> {
+pub(super) fn routes() -> Router<Arc<ApiState>> {
     let set = get(stored::get_set)
         .put(stored::put_set)
         .delete(stored::delete_set);
@@ -44,19 +39,4 @@ pub(super) fn routes() -> Router<Arc<Api>> {
             "/v1/rule_sets/{set}/rules/{rule}/disable",
             post(stored::disable),
         )
-}
-
-/// Runs a change to its end even if the client disconnects, so that it is also audited.
-async fn run_to_completion(
-    work: impl Future<Output = Result<Response, Problem>> + Send + 'static,
-) -> Result<Response, Problem> {
-    join(tokio::spawn(work)).await
-}
-
-/// Returns the result of a task; a panic becomes a 500.
-async fn join<T>(task: JoinHandle<Result<T, Problem>>) -> Result<T, Problem> {
-    task.await.unwrap_or_else(|error| {
-        let detail = format!("the request failed: {error}");
-        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
-    })
 }

@@ -14,8 +14,10 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
+use super::body;
 use super::decision_json::{Form, write_decision};
-use super::{Api, JSON, body, json_response};
+use super::response::{JSON, json_response};
+use super::state::ApiState;
 use crate::engine::EngineError;
 use crate::hold_span::{HoldText, parse_hold_span};
 
@@ -52,7 +54,7 @@ const FIELDS: [&str; 15] = {
 
 /// Decides one request. Simple checks take the [fast path](super::fast_path) instead.
 pub(super) async fn check(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -82,7 +84,7 @@ pub(super) async fn check(
 
 /// Decides several requests, each on its own, in order.
 pub(super) async fn batch(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -186,11 +188,15 @@ struct PreparedCheck<'a> {
 }
 
 impl<'a> CheckRequest<'a> {
-    pub(super) async fn decide(self, api: &Api, origin: &Origin<'_>) -> Result<Decision, Problem> {
+    pub(super) async fn decide(
+        self,
+        api: &ApiState,
+        origin: &Origin<'_>,
+    ) -> Result<Decision, Problem> {
         self.prepare(api)?.decide(api, origin).await
     }
 
-    fn prepare(self, api: &Api) -> Result<PreparedCheck<'a>, Problem> {
+    fn prepare(self, api: &ApiState) -> Result<PreparedCheck<'a>, Problem> {
         let (peek, wait) = (self.peek, self.wait);
         let (rule_set, context) = self.into_context(|| only_rule_set(api))?;
         Ok(PreparedCheck {
@@ -229,7 +235,7 @@ impl<'a> CheckRequest<'a> {
 }
 
 impl PreparedCheck<'_> {
-    async fn decide(&self, api: &Api, origin: &Origin<'_>) -> Result<Decision, Problem> {
+    async fn decide(&self, api: &ApiState, origin: &Origin<'_>) -> Result<Decision, Problem> {
         let (rule_set, context) = (&*self.rule_set, &self.context);
         let engine = &api.engine;
         if self.peek {
@@ -245,7 +251,7 @@ impl PreparedCheck<'_> {
 }
 
 /// Returns the name of the only rule set, for checks that name none.
-pub(super) fn only_rule_set(api: &Api) -> Result<String, Problem> {
+pub(super) fn only_rule_set(api: &ApiState) -> Result<String, Problem> {
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let only = rules.only().map(|set| set.name().to_owned());
     only.ok_or_else(|| body::missing("rule_set"))

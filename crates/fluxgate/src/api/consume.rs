@@ -10,10 +10,12 @@ use fluxgate_core::{AdHocDecision, AdHocKey, Band, Decision, HoldId, Outcome};
 use fluxgate_http::{Listener, Origin, Problem};
 use serde_json::value::RawValue;
 
+use super::body;
 use super::body::missing;
 use super::decision_json::write_hold;
 use super::identity::Identity;
-use super::{Api, body, json_response};
+use super::response::json_response;
+use super::state::ApiState;
 
 mod rate;
 
@@ -72,7 +74,7 @@ struct Consumed {
 
 /// Charges a bucket.
 pub(super) async fn consume(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();

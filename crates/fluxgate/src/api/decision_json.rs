@@ -2,7 +2,7 @@
 
 use fluxgate_core::json::JsonWriter;
 use fluxgate_core::store::Micros;
-use fluxgate_core::{Decision, HoldId};
+use fluxgate_core::{BandState, Decision, HoldId};
 use fluxgate_tower::internals::write_denial_start;
 use http::StatusCode;
 
@@ -64,4 +64,9 @@ pub(super) fn write_hold(out: &mut JsonWriter<'_>, hold: HoldId, renew_within: M
     out.text(&hold.to_string());
     out.text("\",\"hold_ms\":");
     out.number(renew_within.get() / 1_000);
+}
+
+/// Returns the units of a band that are out on lease; `None` if its units are not leased.
+pub(super) fn units_on_lease(state: &BandState) -> Option<u64> {
+    state.band.lease().map(|_| state.on_lease)
 }

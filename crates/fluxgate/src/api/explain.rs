@@ -14,16 +14,18 @@ use fluxgate_core::{
 use fluxgate_http::Problem;
 use serde::Serialize;
 
+use super::body;
 use super::check::{CheckRequest, only_rule_set};
-use super::decision_json::{Form, write_decision};
-use super::{Api, body, json_response, units_on_lease};
+use super::decision_json::{Form, units_on_lease, write_decision};
+use super::response::json_response;
+use super::state::ApiState;
 use crate::admin::Role;
 use crate::config::duration_text;
 use crate::engine::{EngineError, REDACTED};
 
 /// Explains the decision about a request without charging it.
 pub(super) async fn explain(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();

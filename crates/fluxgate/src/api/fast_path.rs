@@ -14,28 +14,19 @@ use fluxgate_http::{Buffers, ClientStream, INPUT, LINGER, content_length, send};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::simple_request::{Operation, SimpleRequest};
-use super::{Api, body};
+use super::body;
+use super::simple_request::{Operation, SimpleRequest, answer_request};
+use super::state::ApiState;
 use crate::serve::HEADER_TIMEOUT;
 
 /// More headers than clients of an API send.
 const MAX_HEADERS: usize = 24;
 
-impl Api {
-    /// Answers simple requests. Returns the bytes read of the first other request, or `None`
-    /// if the connection has ended.
-    pub(crate) async fn serve_fast_path<S: ClientStream>(
-        &self,
-        stream: &mut S,
-        closing: &CancellationToken,
-    ) -> Option<Vec<u8>> {
-        serve(stream, self, closing).await
-    }
-}
-
-async fn serve<S: ClientStream>(
+/// Answers simple requests. Returns the bytes read of the first other request, or `None` if the
+/// connection has ended.
+pub(crate) async fn serve<S: ClientStream>(
     stream: &mut S,
-    api: &Api,
+    api: &ApiState,
     closing: &CancellationToken,
 ) -> Option<Vec<u8>> {
     let mut closed = pin!(closing.cancelled());
@@ -85,7 +76,7 @@ fn postpone(idle: std::pin::Pin<&mut Sleep>) {
 /// Answers the simple requests that the input starts with; returns where they end, and how
 /// much has been read. The service may start to shut down while a body is awaited.
 async fn answer<S: ClientStream>(
-    api: &Api,
+    api: &ApiState,
     stream: &mut S,
     buffers: &mut Buffers,
     mut read: usize,
@@ -107,8 +98,7 @@ async fn answer<S: ClientStream>(
             continue;
         };
         let (output, json) = (&mut buffers.output, &mut buffers.json);
-        api.answer_simple_request(&request, *is_last, output, json)
-            .await;
+        answer_request(api, &request, *is_last, output, json).await;
         start += length;
         // The response has announced the end of the connection.
         if *is_last {

@@ -18,21 +18,21 @@ use http::{HeaderValue, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::Api;
-use crate::engine::{EngineError, EngineHandler};
+use super::state::ApiState;
+use crate::engine::{Engine, EngineError, EngineHandler, Filters};
 use forwarded::{ForwardedRequest, ambiguous};
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Decides the request of a proxy's client. If the proxy disconnects while a request
 /// waits, its units and its wait permit are released.
-pub(super) async fn forward_auth(State(api): State<Arc<Api>>, request: Request) -> Response {
+pub(super) async fn forward_auth(State(api): State<Arc<ApiState>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     // The body is not used. It may even never arrive, because some proxies copy the
     // client's `Content-Length`: then the connection cannot be reused.
     let has_no_body = body.is_end_stream();
     let mut response = tokio::select! {
-        response = api.decide_forwarded(&head) => response.into_response(),
+        response = decide(&api, &head) => response.into_response(),
         // The response is not sent to anyone; the wait is cancelled.
         () = disconnected(body), if !has_no_body => Response::default(),
     };
@@ -59,55 +59,53 @@ async fn disconnected(body: Body) {
     }
 }
 
-impl Api {
-    async fn decide_forwarded(&self, head: &Parts) -> Result<Response, Problem> {
-        let options = Options::read(head.uri.query().unwrap_or_default())?;
-        let filter = options.filter(self)?;
-        let forwarded = ForwardedRequest::read(&head.headers)?;
-        let path = forwarded.request_path()?;
-        if !self.engine.is_ready() {
-            return Err(EngineError::NotReady.into());
-        }
-        if filter.rule_set_for(&path).is_some() {
-            self.refuse_alike_headers(filter, &forwarded)?;
-        }
-        let origin = Origin::with_headers(Listener::Api, &head.headers);
-        let handler = EngineHandler::new(&self.engine, &origin);
-        let mut response = Response::default();
-        // The peer is the proxy, so its address is not that of the client.
-        match filter.evaluate(&handler, &forwarded, &path, None).await {
-            FilterOutcome::Skipped => {}
-            FilterOutcome::Allowed(decision) => {
-                let headers = response.headers_mut();
-                filter.families().write(&decision, headers);
-            }
-            FilterOutcome::Denied(decision) => {
-                response = options.denial(&decision, filter.failed_closed());
-                let headers = response.headers_mut();
-                filter.families().write(&decision, headers);
-            }
-            FilterOutcome::BadRequest(error) => return Err(ambiguous(error)),
-            FilterOutcome::InvalidToken => return Err(Problem::invalid_token()),
-        }
-        Ok(response)
+async fn decide(api: &ApiState, head: &Parts) -> Result<Response, Problem> {
+    let options = Options::read(head.uri.query().unwrap_or_default())?;
+    let filter = options.filter(&api.filters)?;
+    let forwarded = ForwardedRequest::read(&head.headers)?;
+    let path = forwarded.request_path()?;
+    if !api.engine.is_ready() {
+        return Err(EngineError::NotReady.into());
     }
-
-    /// Refuses a request with a header that servers may take for one that counts: the service
-    /// cannot remove it from the request that the proxy forwards.
-    fn refuse_alike_headers(
-        &self,
-        filter: &Filter,
-        head: &ForwardedRequest<'_>,
-    ) -> Result<(), Problem> {
-        let rules = self.engine.rules();
-        let rules = rules.as_ref().zip(filter.rule_set_name());
-        let rules = rules.and_then(|(rules, name)| rules.get(name));
-        let names = rules.map_or(&[][..], |set| set.header_names());
-        if filter.has_alike_header(head, names) {
-            Err(ambiguous(BadRequest::AlikeHeader))
-        } else {
-            Ok(())
+    if filter.rule_set_for(&path).is_some() {
+        refuse_alike_headers(&api.engine, filter, &forwarded)?;
+    }
+    let origin = Origin::with_headers(Listener::Api, &head.headers);
+    let handler = EngineHandler::new(&api.engine, &origin);
+    let mut response = Response::default();
+    // The peer is the proxy, so its address is not that of the client.
+    match filter.evaluate(&handler, &forwarded, &path, None).await {
+        FilterOutcome::Skipped => {}
+        FilterOutcome::Allowed(decision) => {
+            let headers = response.headers_mut();
+            filter.families().write(&decision, headers);
         }
+        FilterOutcome::Denied(decision) => {
+            response = options.denial(&decision, filter.failed_closed());
+            let headers = response.headers_mut();
+            filter.families().write(&decision, headers);
+        }
+        FilterOutcome::BadRequest(error) => return Err(ambiguous(error)),
+        FilterOutcome::InvalidToken => return Err(Problem::invalid_token()),
+    }
+    Ok(response)
+}
+
+/// Refuses a request with a header that servers may take for one that counts: the service
+/// cannot remove it from the request that the proxy forwards.
+fn refuse_alike_headers(
+    engine: &Engine,
+    filter: &Filter,
+    head: &ForwardedRequest<'_>,
+) -> Result<(), Problem> {
+    let rules = engine.rules();
+    let rules = rules.as_ref().zip(filter.rule_set_name());
+    let rules = rules.and_then(|(rules, name)| rules.get(name));
+    let names = rules.map_or(&[][..], |set| set.header_names());
+    if filter.has_alike_header(head, names) {
+        Err(ambiguous(BadRequest::AlikeHeader))
+    } else {
+        Ok(())
     }
 }
 
@@ -141,16 +139,16 @@ impl<'a> Options<'a> {
     }
 
     /// Returns the named filter, or the only one.
-    fn filter<'f>(&self, api: &'f Api) -> Result<&'f Filter, Problem> {
+    fn filter<'f>(&self, filters: &'f Filters) -> Result<&'f Filter, Problem> {
         let missing = |detail: &str| Problem::new(StatusCode::NOT_FOUND, detail);
         match &self.filter {
             Some(name) => {
-                let filter = api.filters.get(name);
+                let filter = filters.get(name);
                 filter.ok_or_else(|| missing(&format!("there is no filter `{name}`")))
             }
-            None if api.filters.is_empty() => Err(missing("the config has no `filters`")),
+            None if filters.is_empty() => Err(missing("the config has no `filters`")),
             None => {
-                let filter = api.filters.only();
+                let filter = filters.only();
                 filter.ok_or_else(|| Problem::bad_request("`filter` is missing"))
             }
         }

@@ -8,7 +8,7 @@ use fluxgate_http::Problem;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
-use super::Api;
+use super::state::ApiState;
 
 const PROMETHEUS: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -19,7 +19,7 @@ pub(super) async fn livez() -> &'static str {
 }
 
 /// Reports whether the service can answer checks.
-pub(super) async fn readyz(State(api): State<Arc<Api>>) -> Result<&'static str, Problem> {
+pub(super) async fn readyz(State(api): State<Arc<ApiState>>) -> Result<&'static str, Problem> {
     let reason = if api.engine.is_stopping() {
         "the service is shutting down"
     } else if api.engine.rules().is_none() {
@@ -33,7 +33,7 @@ pub(super) async fn readyz(State(api): State<Arc<Api>>) -> Result<&'static str, 
 }
 
 /// Returns the metrics in the Prometheus text format.
-pub(super) async fn metrics(State(api): State<Arc<Api>>) -> Response {
+pub(super) async fn metrics(State(api): State<Arc<ApiState>>) -> Response {
     let mut response = api
         .engine
         .telemetry()

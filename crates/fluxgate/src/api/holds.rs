@@ -14,8 +14,11 @@ use fluxgate_http::Problem;
 use http::StatusCode;
 use serde_json::value::RawValue;
 
+use super::body;
 use super::body::missing;
-use super::{Api, body, json_response};
+use super::response::json_response;
+use super::state::ApiState;
+use crate::engine::Engine;
 use crate::hold_span::{HoldText, parse_hold_span};
 
 /// How many holds one call may renew.
@@ -60,7 +63,7 @@ struct CancelRequest<'a> {
 
 /// Settles a hold with the real cost.
 pub(super) async fn settle(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -93,29 +96,31 @@ pub(super) async fn settle(
 /// Releases a hold: its slots are free, and its units return. Simple requests take the
 /// [fast path](super::fast_path) instead.
 pub(super) async fn release(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
     let mut json = Vec::with_capacity(64);
-    api.release(&body, &mut json).await?;
+    release_hold(&api.engine, &body, &mut json).await?;
     Ok(json_response(json))
 }
 
-impl Api {
-    /// Releases the hold that a body names, and appends the answer.
-    pub(super) async fn release(&self, body: &[u8], json: &mut Vec<u8>) -> Result<(), Problem> {
-        let call: ReleaseRequest<'_> = body::parse(body)?;
-        let hold = id(call.hold)?;
-        let settled = self.engine.settle(hold, Settlement::RELEASE).await?;
-        write_settled(settled, json)
-    }
+/// Releases the hold that a body names, and appends the answer to `json`.
+pub(super) async fn release_hold(
+    engine: &Engine,
+    body: &[u8],
+    json: &mut Vec<u8>,
+) -> Result<(), Problem> {
+    let call: ReleaseRequest<'_> = body::parse(body)?;
+    let hold = id(call.hold)?;
+    let settled = engine.settle(hold, Settlement::RELEASE).await?;
+    write_settled(settled, json)
 }
 
 /// Cancels the reservation of a check whose request will not be made.
 pub(super) async fn cancel(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -131,9 +136,9 @@ pub(super) async fn cancel(
     }
 }
 
-/// Lets holds live on.
+/// Extends holds.
 pub(super) async fn renew(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();

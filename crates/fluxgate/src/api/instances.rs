@@ -6,12 +6,13 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_http::Problem;
 
-use super::{Api, json_response};
+use super::response::json_response;
+use super::state::ApiState;
 use crate::admin::Role;
 
 /// Returns this instance and those that share its Redis.
 pub(super) async fn instances(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();

@@ -11,7 +11,7 @@ use futures_util::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
-use super::Api;
+use super::state::ApiState;
 use crate::admin::Role;
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -20,7 +20,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Sends server-sent events until the client leaves, loses its permission or the service
 /// closes.
 pub(super) async fn live(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();

@@ -9,13 +9,15 @@ use fluxgate_http::Problem;
 use serde_json::{Map, Value, json};
 
 use super::pseudonyms::Pseudonyms;
-use super::{Api, json_response, query};
+use super::query;
+use super::response::json_response;
+use super::state::ApiState;
 use crate::admin::Role;
 use crate::telemetry::{MAX_RECENT, RecentRequest};
 
 /// Returns the recorded requests, the oldest first.
 pub(super) async fn recent(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
@@ -32,7 +34,7 @@ pub(super) async fn recent(
         let records = telemetry.records();
         Ok(json!({ "records": records, "identities": is_named, "events": events }).to_string())
     };
-    Ok(json_response(api.reading.run(work).await?))
+    Ok(json_response(api.read_pool.run(work).await?))
 }
 
 fn read_most(query: &str) -> Result<usize, Problem> {

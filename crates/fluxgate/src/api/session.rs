@@ -7,13 +7,14 @@ use axum::response::Response;
 use fluxgate_http::Problem;
 use serde_json::json;
 
-use super::{Api, json_response};
+use super::response::json_response;
+use super::state::ApiState;
 use crate::admin::Role;
 use crate::reload::SourceInfo;
 
 /// Returns the caller's role and what the console can offer.
 pub(super) async fn session(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();

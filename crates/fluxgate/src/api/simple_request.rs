@@ -4,13 +4,15 @@ use fluxgate_core::Decision;
 use fluxgate_core::json::JsonWriter;
 use fluxgate_http::{Listener, Origin, Problem, STATUS, wall_clock, write_date};
 
+use super::body;
 use super::check::CheckRequest;
 use super::decision_json::{Form, write_decision};
-use super::{Api, body};
+use super::holds::release_hold;
+use super::state::ApiState;
 
-/// What a simple request asks for.
+/// The operation of a simple request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(super) enum Operation {
     /// `POST /v1/check`.
     Check,
     /// `POST /v1/release`.
@@ -19,91 +21,89 @@ pub(crate) enum Operation {
 
 /// The body and the ids of a request.
 #[derive(Debug)]
-pub(crate) struct SimpleRequest<'a> {
-    pub(crate) operation: Operation,
+pub(super) struct SimpleRequest<'a> {
+    pub(super) operation: Operation,
     /// The JSON.
-    pub(crate) body: &'a [u8],
+    pub(super) body: &'a [u8],
     /// `X-Request-Id`.
-    pub(crate) request_id: Option<&'a str>,
+    pub(super) request_id: Option<&'a str>,
     /// `traceparent`.
-    pub(crate) traceparent: Option<&'a str>,
+    pub(super) traceparent: Option<&'a str>,
 }
 
-impl Api {
-    /// Answers a request: appends head and body of the response to `out`. `is_last` announces
-    /// the end of the connection; `json` is scratch space.
-    pub(crate) async fn answer_simple_request(
-        &self,
-        request: &SimpleRequest<'_>,
-        is_last: bool,
-        out: &mut Vec<u8>,
-        json: &mut Vec<u8>,
-    ) {
-        let origin = Origin::with_ids(Listener::Api, request.request_id, request.traceparent);
-        json.clear();
-        let answered = match request.operation {
-            Operation::Check => self.decide_simply(request.body, &origin).await.map(Some),
-            Operation::Release => self.release_simply(request.body, json).await.map(|()| None),
-        };
-        let status = match answered {
-            Ok(decision) => {
-                let now = wall_clock();
-                out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
-                if let Some(decision) = decision {
-                    write_decision(json, &decision, Form::Decision);
-                    self.headers.write_text(&decision, out);
-                    if let Some(status) = decision.forbidden_status() {
-                        let mut head = JsonWriter(out);
-                        head.text(STATUS.as_str());
-                        head.text(": ");
-                        head.number(status.into());
-                        head.text("\r\n");
-                    }
+/// Answers a request: appends head and body of the response to `out`. `is_last` announces
+/// the end of the connection; `json` is scratch space.
+pub(super) async fn answer_request(
+    api: &ApiState,
+    request: &SimpleRequest<'_>,
+    is_last: bool,
+    out: &mut Vec<u8>,
+    json: &mut Vec<u8>,
+) {
+    let origin = Origin::with_ids(Listener::Api, request.request_id, request.traceparent);
+    json.clear();
+    let answered = match request.operation {
+        Operation::Check => decide(api, request.body, &origin).await.map(Some),
+        Operation::Release => release(api, request.body, json).await.map(|()| None),
+    };
+    let status = match answered {
+        Ok(decision) => {
+            let now = wall_clock();
+            out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
+            if let Some(decision) = decision {
+                write_decision(json, &decision, Form::Decision);
+                api.headers.write_text(&decision, out);
+                if let Some(status) = decision.forbidden_status() {
+                    let mut head = JsonWriter(out);
+                    head.text(STATUS.as_str());
+                    head.text(": ");
+                    head.number(status.into());
+                    head.text("\r\n");
                 }
-                write_date(now, out);
-                200
             }
-            Err(problem) => {
-                json.clear();
-                origin.request_id();
-                problem.write(json);
-                let status = problem.status();
-                let mut head = JsonWriter(out);
-                head.text("HTTP/1.1 ");
-                head.number(status.as_u16().into());
-                head.text(" ");
-                head.text(status.canonical_reason().unwrap_or_default());
-                head.text("\r\ncontent-type: application/problem+json\r\n");
-                write_date(wall_clock(), out);
-                status.as_u16()
-            }
-        };
-        let telemetry = self.engine.telemetry();
-        telemetry.record_response(Listener::Api, status, || &origin);
-        let mut head = JsonWriter(out);
-        if let Some(id) = origin.into_id() {
-            head.text("x-request-id: ");
-            // Received and generated ids are ASCII.
-            head.text(id.to_str().unwrap_or_default());
-            head.text("\r\n");
+            write_date(now, out);
+            200
         }
-        if is_last {
-            head.text("connection: close\r\n");
+        Err(problem) => {
+            json.clear();
+            origin.request_id();
+            problem.write(json);
+            let status = problem.status();
+            let mut head = JsonWriter(out);
+            head.text("HTTP/1.1 ");
+            head.number(status.as_u16().into());
+            head.text(" ");
+            head.text(status.canonical_reason().unwrap_or_default());
+            head.text("\r\ncontent-type: application/problem+json\r\n");
+            write_date(wall_clock(), out);
+            status.as_u16()
         }
-        head.text("content-length: ");
-        head.number(json.len() as u64);
-        head.text("\r\n\r\n");
-        out.extend_from_slice(json);
+    };
+    let telemetry = api.engine.telemetry();
+    telemetry.record_response(Listener::Api, status, || &origin);
+    let mut head = JsonWriter(out);
+    if let Some(id) = origin.into_id() {
+        head.text("x-request-id: ");
+        // Received and generated ids are ASCII.
+        head.text(id.to_str().unwrap_or_default());
+        head.text("\r\n");
     }
+    if is_last {
+        head.text("connection: close\r\n");
+    }
+    head.text("content-length: ");
+    head.number(json.len() as u64);
+    head.text("\r\n\r\n");
+    out.extend_from_slice(json);
+}
 
-    async fn release_simply(&self, body: &[u8], json: &mut Vec<u8>) -> Result<(), Problem> {
-        body::check_size(body::MAX_BYTES, body.len())?;
-        self.release(body, json).await
-    }
+async fn release(api: &ApiState, body: &[u8], json: &mut Vec<u8>) -> Result<(), Problem> {
+    body::check_size(body::MAX_BYTES, body.len())?;
+    release_hold(&api.engine, body, json).await
+}
 
-    async fn decide_simply(&self, json: &[u8], origin: &Origin<'_>) -> Result<Decision, Problem> {
-        body::check_size(body::MAX_BYTES, json.len())?;
-        let check: CheckRequest<'_> = body::parse(json)?;
-        check.decide(self, origin).await
-    }
+async fn decide(api: &ApiState, json: &[u8], origin: &Origin<'_>) -> Result<Decision, Problem> {
+    body::check_size(body::MAX_BYTES, json.len())?;
+    let check: CheckRequest<'_> = body::parse(json)?;
+    check.decide(api, origin).await
 }

@@ -13,8 +13,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::body;
+use super::response::json_response;
+use super::state::ApiState;
 use super::validate::read_rules;
-use super::{Api, body, json_response};
 use crate::admin::Role;
 use crate::engine::EngineError;
 
@@ -28,7 +30,7 @@ const MAX_WARNINGS: usize = 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields<'a> {
+struct SimulateRequest<'a> {
     #[serde(borrow)]
     rules: Option<Text<'a>>,
     rule_set: Option<String>,
@@ -40,7 +42,7 @@ struct Fields<'a> {
 
 /// Decides events by rules in the body, or by the active ones.
 pub(super) async fn simulate(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -49,15 +51,15 @@ pub(super) async fn simulate(
     let active = api.engine.rules().ok_or(EngineError::NotReady)?;
     let rule_options = api.admin.options;
     let work = move || run(body::parse(&body)?, &active, rule_options);
-    Ok(json_response(api.reading.run(work).await?))
+    Ok(json_response(api.read_pool.run(work).await?))
 }
 
 fn run(
-    fields: Fields<'_>,
+    request: SimulateRequest<'_>,
     active: &RuleSets,
     rule_options: RuleOptions,
 ) -> Result<String, Problem> {
-    let events = fields.events.ok_or_else(|| body::missing("events"))?;
+    let events = request.events.ok_or_else(|| body::missing("events"))?;
     if events.len() > MAX_EVENTS {
         let detail = format!(
             "`events` has {}; at most {MAX_EVENTS} are allowed",
@@ -66,13 +68,13 @@ fn run(
         return Err(Problem::bad_request(detail));
     }
     let options = Options {
-        rule_set: fields.rule_set,
-        lenient: fields.lenient,
+        rule_set: request.rule_set,
+        lenient: request.lenient,
         summary: true,
         max_applied: Some(MAX_APPLIED),
         ..Options::default()
     };
-    let mut simulation = match fields.rules {
+    let mut simulation = match request.rules {
         Some(Text(text)) => {
             let rules = read_rules(&text, rule_options).map_err(|RulesError(faults)| {
                 Problem::bad_request("the rules are invalid").with_faults(faults)

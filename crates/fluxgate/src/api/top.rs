@@ -11,7 +11,9 @@ use fluxgate_http::Problem;
 use serde_json::json;
 
 use super::pseudonyms::Pseudonyms;
-use super::{Api, json_response, query};
+use super::query;
+use super::response::json_response;
+use super::state::ApiState;
 use crate::admin::Role;
 use crate::telemetry::{MAX_WINDOW, TopBy};
 
@@ -60,7 +62,7 @@ impl TopQuery {
 
 /// Returns the identities with the most requests or denials, by rule.
 pub(super) async fn top(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();

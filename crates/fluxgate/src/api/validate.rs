@@ -6,25 +6,27 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::json::Text;
 use fluxgate_core::rules::RuleOptions;
-use fluxgate_core::yaml::{Fault, Faults, Node};
+use fluxgate_core::yaml::{Fault, Faults, Fields, Node};
 use fluxgate_core::{RuleSets, RulesError};
 use fluxgate_http::Problem;
 use serde::{Deserialize, Serialize};
 
+use super::body;
 use super::fault_json::{FaultJson, fault_list};
-use super::{Api, body, json_response};
+use super::response::json_response;
+use super::state::ApiState;
 use crate::admin::{Admin, Role};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields<'a> {
+struct ValidateRequest<'a> {
     #[serde(borrow)]
     rules: Option<Text<'a>>,
 }
 
 /// Validates a rule file for the filters and the store of this service.
 pub(super) async fn validate(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -32,11 +34,11 @@ pub(super) async fn validate(
     let body = body::read(&head.headers, body).await?;
     let validated = Arc::clone(&api);
     let work = move || {
-        let Fields { rules } = body::parse(&body)?;
+        let ValidateRequest { rules } = body::parse(&body)?;
         let Text(text) = rules.ok_or_else(|| body::missing("rules"))?;
         Ok(report(&text, &validated.admin))
     };
-    Ok(json_response(api.reading.run(work).await?))
+    Ok(json_response(api.read_pool.run(work).await?))
 }
 
 #[derive(Serialize)]
@@ -74,10 +76,8 @@ pub(super) fn read_rules(text: &str, options: RuleOptions) -> Result<(Node, Rule
 fn read(text: &str, admin: &Admin) -> Result<Vec<Fault>, RulesError> {
     let (root, rules) = read_rules(text, admin.options)?;
     // Without faults, the field is there.
-    let [rule_sets, _, _] = root.fields(
-        "a rule file",
-        ["rule_sets", "on_missing_rule_set", "keys"],
-        &mut Faults::default(),
-    );
+    let known = &["rule_sets", "on_missing_rule_set", "keys"];
+    let fields = Fields::read(Some(&root), "a rule file", known, &mut Faults::default());
+    let rule_sets = fields.get("rule_sets");
     Ok(rule_sets.map_or_else(Vec::new, |node| admin.deployment.warnings(&rules, node)))
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
 use crate::admin::Admin;
-use crate::api::Api;
+use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Rules};
 use crate::engine::{Engine, Filters};
 use crate::reload::{RuleReloader, RuleSource};
@@ -63,7 +63,8 @@ fn router() -> Router {
     let admin =
         Admin::new(config, reloader, Arc::clone(engine.telemetry())).expect("there are no tokens");
     let filters = Filters::new(config).expect("the config verifies no tokens");
-    Api::new(engine, admin, filters, CancellationToken::new()).router()
+    let state = ApiState::new(engine, admin, filters, CancellationToken::new());
+    api::router(&state)
 }
 
 /// Returns the next request, if httparse accepts it.

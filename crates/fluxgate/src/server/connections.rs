@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::gateway::GatewayListener;
-use crate::api::Api;
+use crate::api::{ApiState, fast_path};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, PeerAddress};
 
@@ -54,7 +54,7 @@ impl ListeningPort {
 #[derive(Clone)]
 pub(super) struct ApiConnections {
     pub(super) server: HttpServer,
-    pub(super) api: Arc<Api>,
+    pub(super) api: Arc<ApiState>,
     pub(super) closing: CancellationToken,
 }
 
@@ -64,7 +64,7 @@ impl Connections for ApiConnections {
         let prefix = if stream.has_negotiated_http2() {
             Some(Vec::new())
         } else {
-            self.api.serve_fast_path(&mut stream, &self.closing).await
+            fast_path::serve(&mut stream, &self.api, &self.closing).await
         };
         if let Some(prefix) = prefix {
             let peer = PeerAddress(peer.ip());

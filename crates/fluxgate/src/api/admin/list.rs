@@ -10,16 +10,17 @@ use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleAction, RuleSet};
 use fluxgate_http::Problem;
 use serde_json::{Map, Value, json};
 
-use super::{Api, json_response};
 use crate::admin::Role;
 use crate::api::explain::{action_name, mode_name};
+use crate::api::response::json_response;
+use crate::api::state::ApiState;
 use crate::engine::EngineError;
 use crate::reload::Json;
 
 /// Returns the rule sets, with their enabled rules in the order of evaluation, and where
 /// they come from.
 pub(super) async fn list(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
@@ -101,7 +102,7 @@ fn match_json(set: &RuleSet, rule: &ActiveRule) -> Value {
 
 /// `GET /v1/rules_text`: returns the active rules as the text of a rule file.
 pub(super) async fn text(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();

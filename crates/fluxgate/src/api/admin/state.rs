@@ -8,10 +8,13 @@ use fluxgate_core::store::Micros;
 use fluxgate_core::{BandState, LimiterError, StoreError};
 use fluxgate_http::Problem;
 
-use super::body::missing;
 use super::fields::{Fields, Target, WithoutUnits};
-use super::{Api, body, json_response, run_to_completion, units_on_lease};
 use crate::admin::{Change, Role, may_have_been_applied};
+use crate::api::blocking_pool::run_to_completion;
+use crate::api::body::{self, missing};
+use crate::api::decision_json::units_on_lease;
+use crate::api::response::json_response;
+use crate::api::state::ApiState;
 use crate::engine::EngineError;
 
 /// The id of the only band of a limit that comes with the call.
@@ -19,7 +22,7 @@ const CALL_BAND: &str = "b0";
 
 /// Refunds units to an identity.
 pub(super) async fn refund(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -76,7 +79,7 @@ pub(super) async fn refund(
 
 /// Deletes the state of an identity, of a rule, or of all rules of a set.
 pub(super) async fn reset(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -153,7 +156,7 @@ pub(super) fn is_uncertain<T>(result: &Result<T, EngineError>) -> bool {
 
 /// Returns what an identity has left in each band of a rule.
 pub(super) async fn state(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();

@@ -16,8 +16,10 @@ use http_body::Body;
 use serde_json::json;
 
 use super::conditions::Condition;
-use super::{Api, body, json_response};
 use crate::admin::Role;
+use crate::api::body;
+use crate::api::response::json_response;
+use crate::api::state::ApiState;
 use access::{no_such_rule, no_such_set, read, set_etag, store_failed, store_of};
 use edit::{Edit, Rules};
 use update::Update;
@@ -25,14 +27,14 @@ use update::Update;
 type Names = Path<(String, String)>;
 
 /// Returns a stored set to a caller that may see it.
-async fn view(api: &Api, head: &Parts, set: &str) -> Result<StoredSet, Problem> {
+async fn view(api: &ApiState, head: &Parts, set: &str) -> Result<StoredSet, Problem> {
     api.admin.authorize(head, Role::Viewer)?;
     let stored = read(store_of(api)?, set).await?;
     stored.ok_or_else(|| no_such_set(set))
 }
 
 pub(super) async fn get_set(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     Path(set): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -42,7 +44,7 @@ pub(super) async fn get_set(
 }
 
 pub(super) async fn get_rule(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     Path((set, rule)): Names,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -57,7 +59,7 @@ pub(super) async fn get_rule(
 
 /// Returns a stored set as YAML, without the fields that have a default.
 pub(super) async fn get_text(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     Path(set): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -72,7 +74,7 @@ pub(super) async fn get_text(
 
 /// Returns the last changes of a stored set, the newest first.
 pub(super) async fn get_history(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     Path(set): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -94,11 +96,11 @@ pub(super) async fn get_history(
         let changes: Vec<_> = changes.collect();
         Ok(json!({ "changes": changes }).to_string())
     };
-    Ok(json_response(api.reading.run(work).await?))
+    Ok(json_response(api.read_pool.run(work).await?))
 }
 
 pub(super) async fn put_set(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     Path(set): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -119,13 +121,13 @@ pub(super) async fn put_set(
             edit::parse_set(&name, &body, options)
         }
     };
-    let edit = Edit::Replace(api.validation.run(parse).await?);
+    let edit = Edit::Replace(api.write_pool.run(parse).await?);
     let update = Update::new(&head, caller, "put rule set", (set, None), edit)?;
     update.run(api).await
 }
 
 pub(super) async fn put_rule(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     Path((set, rule)): Names,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -135,14 +137,14 @@ pub(super) async fn put_rule(
     let body = body::read(&head.headers, body).await?;
     let (names, options) = ((set.clone(), rule.clone()), api.admin.options);
     let parse = move || edit::parse_rule(&names.0, &names.1, &body, options);
-    let new = api.validation.run(parse).await?;
+    let new = api.write_pool.run(parse).await?;
     let about = (set, Some(rule));
     let update = Update::new(&head, caller, "put rule", about, Edit::PutRule(new))?;
     update.run(api).await
 }
 
 pub(super) async fn delete_set(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     Path(set): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -153,7 +155,7 @@ pub(super) async fn delete_set(
 }
 
 pub(super) async fn delete_rule(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     Path((set, rule)): Names,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -165,7 +167,7 @@ pub(super) async fn delete_rule(
 }
 
 pub(super) async fn enable(
-    api: State<Arc<Api>>,
+    api: State<Arc<ApiState>>,
     names: Names,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -173,7 +175,7 @@ pub(super) async fn enable(
 }
 
 pub(super) async fn disable(
-    api: State<Arc<Api>>,
+    api: State<Arc<ApiState>>,
     names: Names,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -181,7 +183,7 @@ pub(super) async fn disable(
 }
 
 async fn switch(
-    State(api): State<Arc<Api>>,
+    State(api): State<Arc<ApiState>>,
     Path((set, rule)): Names,
     request: Request,
     on: bool,

@@ -6,7 +6,7 @@ use fluxgate_redis::{RuleStore, StoredSet};
 use http::header::{ALLOW, ETAG};
 use http::{HeaderValue, StatusCode};
 
-use super::super::Api;
+use crate::api::state::ApiState;
 use crate::engine::EngineError;
 use crate::reload::SourceInfo;
 
@@ -15,7 +15,7 @@ pub(super) async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSe
 }
 
 /// Returns the rule store, or an error if the rules do not come from Redis.
-pub(super) fn store_of(api: &Api) -> Result<&RuleStore, Problem> {
+pub(super) fn store_of(api: &ApiState) -> Result<&RuleStore, Problem> {
     match &api.admin.reloader.source {
         SourceInfo::Redis(store) => Ok(store),
         origin => {

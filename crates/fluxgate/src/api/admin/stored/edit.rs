@@ -7,8 +7,8 @@ use fluxgate_http::Problem;
 use fluxgate_redis::{MAX_RULE_BYTES, StoredSet, etag_of};
 use http::StatusCode;
 
-use super::super::conditions::Condition;
 use super::access::{no_such_rule, no_such_set};
+use crate::api::admin::conditions::Condition;
 use crate::config::Deployment;
 use crate::reload::{Json, check_set, parse_node, under_name};
 

@@ -10,11 +10,14 @@ use fluxgate_redis::{Author, BackOff, Precondition, RuleStore, StoredSet, WriteO
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
-use super::super::conditions::Condition;
-use super::super::{Api, fault_list, join, json_response, run_to_completion};
 use super::access::{no_such_set, read, set_etag, store_failed, store_of};
 use super::edit::{Edit, Edited};
 use crate::admin::{Caller, Change, may_have_been_applied};
+use crate::api::admin::conditions::Condition;
+use crate::api::blocking_pool::{join, run_to_completion};
+use crate::api::fault_json::fault_list;
+use crate::api::response::json_response;
+use crate::api::state::ApiState;
 use crate::reload::changes_json;
 use crate::telemetry::log::AuditPlace;
 
@@ -67,7 +70,7 @@ impl Update {
 
     /// Writes the edited set if the condition holds, records the change in the audit log, and
     /// waits until it is active.
-    pub(super) async fn run(self: Arc<Self>, api: Arc<Api>) -> Result<Response, Problem> {
+    pub(super) async fn run(self: Arc<Self>, api: Arc<ApiState>) -> Result<Response, Problem> {
         let place = api.admin.reserve_audit_line().await?;
         run_to_completion(async move {
             let outcome = self.write(&api, place).await?;
@@ -96,7 +99,7 @@ impl Update {
 
     async fn write(
         self: &Arc<Self>,
-        api: &Arc<Api>,
+        api: &Arc<ApiState>,
         place: AuditPlace,
     ) -> Result<Outcome, Problem> {
         let store = store_of(api)?;
@@ -156,7 +159,7 @@ impl Update {
     async fn edited(
         self: &Arc<Self>,
         stored: Option<StoredSet>,
-        api: &Arc<Api>,
+        api: &Arc<ApiState>,
     ) -> Result<Edited, Problem> {
         let (update, api) = (Arc::clone(self), Arc::clone(api));
         let work = move || {
@@ -204,7 +207,7 @@ impl Update {
 
     fn audit(
         &self,
-        api: &Api,
+        api: &ApiState,
         place: AuditPlace,
         before: Option<&str>,
         edited: &Edited,

@@ -1,4 +1,5 @@
-//! Runs work that takes long on a thread that serves no requests.
+//! Tasks beside the handlers: long work on a blocking thread, and changes that must run to
+//! their end.
 
 use std::sync::Arc;
 
@@ -6,49 +7,62 @@ use fluxgate_http::Problem;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 /// The most calls that wait for the one before them.
 const MAX_WAITING: usize = 16;
 
-/// Runs the work of one call at a time, so that many calls take one core at most.
+/// Runs the work of one call at a time, so that many calls occupy at most one core.
 #[derive(Debug)]
-pub(super) struct BlockingWork {
+pub(super) struct BlockingPool {
     /// A permit for each call that runs or waits.
-    calls: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
     /// The permit to run.
     running: Arc<Semaphore>,
 }
 
-impl Default for BlockingWork {
+impl Default for BlockingPool {
     fn default() -> Self {
         Self {
-            calls: Arc::new(Semaphore::new(1 + MAX_WAITING)),
+            waiting: Arc::new(Semaphore::new(1 + MAX_WAITING)),
             running: Arc::new(Semaphore::new(1)),
         }
     }
 }
 
-impl BlockingWork {
+impl BlockingPool {
     /// Runs `work` on a blocking thread after the work of earlier calls. If too many calls
     /// wait already, answers 503.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let call = Arc::clone(&self.calls).try_acquire_owned();
-        let call = call.map_err(|_| overloaded())?;
+        let waiting = Arc::clone(&self.waiting).try_acquire_owned();
+        let waiting = waiting.map_err(|_| overloaded())?;
         let running = Arc::clone(&self.running).acquire_owned().await;
         let running = running.map_err(|_| overloaded())?;
         let task = tokio::task::spawn_blocking(move || {
-            // Work goes on if the client disconnects, so it keeps the permits.
-            let _permits = (call, running);
+            // The work continues if the client disconnects, so it owns the permits.
+            let _permits = (waiting, running);
             work()
         });
-        task.await.unwrap_or_else(|error| {
-            let detail = format!("the request failed: {error}");
-            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
-        })
+        join(task).await
     }
+}
+
+/// Runs `work` to its end even if the client disconnects.
+pub(super) async fn run_to_completion<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
+    join(tokio::spawn(work)).await
+}
+
+/// Returns the result of a task; a panic becomes a 500.
+pub(super) async fn join<T>(task: JoinHandle<Result<T, Problem>>) -> Result<T, Problem> {
+    task.await.unwrap_or_else(|error| {
+        let detail = format!("the request failed: {error}");
+        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
+    })
 }
 
 fn overloaded() -> Problem {
@@ -65,7 +79,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_call_runs_some_wait_and_the_rest_is_refused() {
-        let work = Arc::new(BlockingWork::default());
+        let work = Arc::new(BlockingPool::default());
         let (go, wait) = mpsc::channel::<()>();
         let (ended, ends) = mpsc::channel();
         let call = |first: Option<mpsc::Receiver<()>>| {
@@ -83,7 +97,7 @@ mod tests {
         };
         let mut calls = vec![call(Some(wait))];
         calls.extend((0..MAX_WAITING).map(|_| call(None)));
-        while work.calls.available_permits() > 0 {
+        while work.waiting.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         // Its client has disconnected, but it still runs.

@@ -1,0 +1,72 @@
+//! The state that the handlers share.
+
+use std::sync::Arc;
+
+use fluxgate_tower::HeaderFamilies;
+use tokio_util::sync::CancellationToken;
+
+use super::blocking_pool::BlockingPool;
+use crate::admin::Admin;
+use crate::engine::{Engine, Filters};
+use crate::instances::Instances;
+use crate::live::LiveFeed;
+
+/// The state that the handlers share.
+#[derive(Debug)]
+pub(crate) struct ApiState {
+    pub(crate) engine: Arc<Engine>,
+    /// Authorizes admin calls.
+    pub(super) admin: Admin,
+    /// The filters of `/v1/forward_auth`.
+    pub(super) filters: Filters,
+    pub(super) headers: HeaderFamilies,
+    /// Validates rules that are written.
+    pub(super) write_pool: BlockingPool,
+    /// Validates, simulates and formats rules for callers that only read, so that a write need
+    /// not wait for them.
+    pub(super) read_pool: BlockingPool,
+    pub(super) live: LiveFeed,
+    pub(super) instances: Instances,
+    /// Cancelled when the service shuts down.
+    pub(super) closing: CancellationToken,
+}
+
+impl ApiState {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        admin: Admin,
+        filters: Filters,
+        closing: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            admin,
+            filters: filters.trusting_their_peers(),
+            headers: HeaderFamilies::default(),
+            write_pool: BlockingPool::default(),
+            read_pool: BlockingPool::default(),
+            live: LiveFeed::default(),
+            instances: Instances::default(),
+            closing,
+        })
+    }
+
+    /// Reloads the admin tokens whenever they change. Never returns; called once for all
+    /// cores.
+    pub(crate) async fn keep_tokens_current(&self) {
+        self.admin.keep_current().await;
+    }
+
+    /// Publishes the events of the live view until the service closes.
+    pub(crate) async fn run_live(&self) {
+        self.live.run(&self.engine, &self.closing).await;
+    }
+
+    /// Sends heartbeats to the other instances until the service closes.
+    pub(crate) async fn keep_alive(&self) {
+        let instances = &self.instances;
+        instances
+            .keep_alive(&self.engine, &self.live, &self.closing)
+            .await;
+    }
+}
