@@ -63,12 +63,12 @@ fn the_commands_of_the_guide_install_the_files_of_the_unit() {
     let block = blocks.remove(0);
     assert!(blocks.is_empty());
     let dir = Dir::new();
-    for folder in ["target/release", "usr/local/bin", "etc/systemd/system"] {
+    for folder in ["target/dist", "usr/local/bin", "etc/systemd/system"] {
         fs::create_dir_all(dir.path(folder)).unwrap();
     }
     symlink(project_file("deploy"), dir.path("deploy")).unwrap();
     let program = env!("CARGO_BIN_EXE_fluxgate");
-    symlink(program, dir.path("target/release/fluxgate")).unwrap();
+    symlink(program, dir.path("target/dist/fluxgate")).unwrap();
     for step in block.runnable() {
         let command = step.command.replace(" /", " ./");
         output_of(
