@@ -1,6 +1,7 @@
 //! Access to the admin API: tokens and roles, cross-origin requests and the audit log.
 
 mod audit;
+mod caller;
 mod cross_origin;
 mod tokens;
 mod wrong_tokens;
@@ -14,7 +15,10 @@ use fluxgate_http::Problem;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 
-pub(crate) use audit::{Change, may_have_been_applied};
+pub(crate) use audit::{
+    AuditedChange, may_have_been_applied, reserve_audit_line, write_audit_line,
+};
+pub(crate) use caller::Caller;
 pub(crate) use tokens::{Role, TokensError};
 
 use crate::config::{Config, Deployment, HashKeys};
@@ -23,12 +27,12 @@ use crate::reload::ReloadHandle;
 use crate::serve::PeerAddress;
 use crate::telemetry::{AdminDenial, Telemetry, now};
 use crate::watch::ReloadedFile;
-use tokens::{Token, TokensFile};
+use tokens::TokensFile;
 use wrong_tokens::WrongTokens;
 
 /// Authorizes calls of the admin API, and holds what changes of rules need.
 #[derive(Debug)]
-pub(crate) struct Admin {
+pub(crate) struct AdminAccess {
     tokens: Option<ReloadedFile<TokensFile>>,
     wrong_tokens: WrongTokens,
     telemetry: Arc<Telemetry>,
@@ -46,15 +50,7 @@ pub(crate) struct Admin {
     pub(crate) write_lock: tokio::sync::Mutex<()>,
 }
 
-/// The caller of an admin endpoint, as named in the audit log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
-    /// The name of the token, or `loopback`.
-    pub(crate) name: String,
-    pub(crate) role: Role,
-}
-
-impl Admin {
+impl AdminAccess {
     /// Creates it from the config, and reads the tokens.
     pub(crate) fn new(
         config: &Config,
@@ -99,7 +95,7 @@ impl Admin {
             return self.authorize_without_token(head);
         };
         let (peer, now) = (peer_of(head), self.telemetry.since_start(now()));
-        let denied = |denial| self.telemetry.admin_denied(denial);
+        let denied = |denial| self.telemetry.record_admin_denial(denial);
         // Not even a valid token helps: whether one is valid must not be found out.
         if let Some(left) = self.wrong_tokens.blocked_for(peer, now) {
             denied(AdminDenial::Blocked);
@@ -122,7 +118,7 @@ impl Admin {
             let challenge = "Bearer error=\"invalid_token\"";
             return Err(unauthorized("the bearer token is unknown", challenge));
         };
-        caller_with(known, role).inspect_err(|_| denied(AdminDenial::Role))
+        Caller::with_role(known, role).inspect_err(|_| denied(AdminDenial::Role))
     }
 
     /// Authorizes a call again that was authorized when it began: its token may have been
@@ -133,7 +129,7 @@ impl Admin {
         };
         let tokens = tokens.current();
         let known = bearer_token(head).and_then(|token| tokens.find(token));
-        known.is_some_and(|known| caller_with(known, role).is_ok())
+        known.is_some_and(|known| Caller::with_role(known, role).is_ok())
     }
 
     /// Returns whether calls need a token.
@@ -171,25 +167,6 @@ impl From<TokensError> for Failure {
             TokensError::Invalid { .. } => Self::new(Exit::Config, error),
         }
     }
-}
-
-/// Returns the caller with this token, if its role suffices.
-fn caller_with(token: &Token, role: Role) -> Result<Caller, Problem> {
-    if token.role < role {
-        return Err(Problem::new(
-            StatusCode::FORBIDDEN,
-            format!(
-                "this needs the role {}; `{}` has the role {}",
-                role.name(),
-                token.name,
-                token.role.name()
-            ),
-        ));
-    }
-    Ok(Caller {
-        name: token.name.clone(),
-        role: token.role,
-    })
 }
 
 /// Returns the address of the client. Only tests call the API without a connection.

@@ -18,7 +18,7 @@ use fluxgate_http::Origin;
 use fluxgate_redis::etag_of;
 
 pub(crate) use any_store::AnyStore;
-pub(crate) use call_limit::ThrottleNumbers;
+pub(crate) use call_limit::ThrottleParameters;
 pub(crate) use filters::Filters;
 pub(crate) use handler::EngineHandler;
 
@@ -56,27 +56,27 @@ pub(crate) enum EngineError {
 
 /// Records what the limiter reports.
 #[derive(Debug)]
-struct LimiterEvents(Arc<Telemetry>);
+struct TelemetryObserver(Arc<Telemetry>);
 
-impl Observer for LimiterEvents {
+impl Observer for TelemetryObserver {
     fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
-        self.0.store_failed(error, on_error);
+        self.0.record_store_failure(error, on_error);
     }
 
     fn hold_settled(&self, hold: HoldId, settled: Option<Settled>) {
-        self.0.hold_settled(hold, settled.is_some());
+        self.0.record_settled_hold(hold, settled.is_some());
     }
 
     fn hold_renewed(&self, hold: HoldId, span: Duration) {
-        self.0.hold_renewed(hold, span);
+        self.0.record_renewed_hold(hold, span);
     }
 
     fn hold_expired(&self, hold: HoldId) {
-        self.0.hold_expired(hold);
+        self.0.record_expired_hold(hold);
     }
 
     fn rule_set_missing(&self, name: &str) -> bool {
-        self.0.rule_set_missing(name)
+        self.0.log_missing_rule_set(name)
     }
 }
 
@@ -84,7 +84,7 @@ impl Engine {
     /// Creates an engine without rules. `call_limits` says what happens to limits that come
     /// with the call when the store fails.
     pub(crate) fn new(store: AnyStore, call_limits: OnError, telemetry: Arc<Telemetry>) -> Self {
-        let events = LimiterEvents(Arc::clone(&telemetry));
+        let events = TelemetryObserver(Arc::clone(&telemetry));
         let limiter = Limiter::builder(RuleSets::default(), store.to_dyn())
             .call_limits(call_limits)
             .failure_observer(events)
@@ -158,12 +158,12 @@ impl Engine {
     }
 
     /// Records that the store has responded.
-    pub(crate) fn store_was_reached(&self) {
+    pub(crate) fn mark_store_reached(&self) {
         self.store_reached.store(true, Ordering::Release);
     }
 
     /// Returns whether the store has never responded and requests are denied because of that.
-    pub(crate) fn needs_store(&self) -> bool {
+    pub(crate) fn awaits_store(&self) -> bool {
         if self.store_reached.load(Ordering::Acquire) || self.store().redis().is_none() {
             return false;
         }
@@ -182,7 +182,7 @@ impl Engine {
         self.has_rules.load(Ordering::Acquire)
     }
 
-    fn ready(&self) -> Result<&Limiter<DynStore>, EngineError> {
+    fn ready_limiter(&self) -> Result<&Limiter<DynStore>, EngineError> {
         if self.has_rules() {
             Ok(&self.limiter)
         } else {
@@ -200,10 +200,11 @@ impl Engine {
         origin: &Origin<'_>,
     ) -> Result<Decision, EngineError> {
         let started = telemetry::now();
-        let limiter = self.ready()?;
+        let limiter = self.ready_limiter()?;
         let mode = if may_wait { Mode::Take } else { Mode::TakeNow };
         let decision = limiter.check_in_mode(rule_set, context, mode).await;
-        self.telemetry.decided(context, &decision, started, origin);
+        self.telemetry
+            .record_decision(context, &decision, started, origin);
         Ok(decision)
     }
 
@@ -214,7 +215,7 @@ impl Engine {
         settlement: Settlement<'_>,
     ) -> Result<Option<Settled>, EngineError> {
         let settled = self.limiter.settle(hold, settlement).await;
-        self.recording(settled.map_err(LimiterError::from))
+        self.record_failure(settled.map_err(LimiterError::from))
     }
 
     /// Lets holds live for a time from now on. Returns for each whether it is still held.
@@ -226,7 +227,7 @@ impl Engine {
         let span = Micros::from_duration(span);
         let holds: Vec<_> = holds.iter().map(|hold| (*hold, span)).collect();
         let renewed = self.limiter.renew_all(&holds).await;
-        self.recording(renewed.map_err(LimiterError::from))
+        self.record_failure(renewed.map_err(LimiterError::from))
     }
 
     /// Decides a request without charging or recording it.
@@ -235,7 +236,7 @@ impl Engine {
         rule_set: &str,
         context: &RequestContext<'_>,
     ) -> Result<Decision, EngineError> {
-        Ok(self.ready()?.peek(rule_set, context).await)
+        Ok(self.ready_limiter()?.peek(rule_set, context).await)
     }
 
     /// Explains the decision about a request without charging or recording it.
@@ -244,8 +245,8 @@ impl Engine {
         rule_set: &str,
         context: &RequestContext<'_>,
     ) -> Result<Explanation, EngineError> {
-        let explanation = self.ready()?.explain(rule_set, context).await;
-        self.recording(explanation)
+        let explanation = self.ready_limiter()?.explain(rule_set, context).await;
+        self.record_failure(explanation)
     }
 
     /// Decides several requests that are charged together or not at all.
@@ -256,25 +257,25 @@ impl Engine {
         origin: &Origin<'_>,
     ) -> Result<Vec<Decision>, EngineError> {
         let started = telemetry::now();
-        let decisions = self.ready()?.check_all(rule_set, contexts).await;
+        let decisions = self.ready_limiter()?.check_all(rule_set, contexts).await;
         self.telemetry
-            .all_decided(contexts, &decisions, started, origin);
+            .record_decisions(contexts, &decisions, started, origin);
         Ok(decisions)
     }
 
     /// Decides several requests by a rule set that does not exist; the name is for the
     /// log.
-    pub(crate) fn check_missing(
+    pub(crate) fn check_missing_set(
         &self,
         name: &str,
         contexts: &[RequestContext<'_>],
         origin: &Origin<'_>,
     ) -> Result<Vec<Decision>, EngineError> {
         let started = telemetry::now();
-        let decision = self.ready()?.missing_rule_set(name);
+        let decision = self.ready_limiter()?.missing_rule_set(name);
         let decisions = vec![decision; contexts.len()];
         self.telemetry
-            .all_decided(contexts, &decisions, started, origin);
+            .record_decisions(contexts, &decisions, started, origin);
         Ok(decisions)
     }
 
@@ -288,10 +289,10 @@ impl Engine {
         origin: &Origin<'_>,
     ) -> Result<Decision, EngineError> {
         let started = telemetry::now();
-        let limiter = self.ready()?;
+        let limiter = self.ready_limiter()?;
         let decision = limiter.consume(rule_set, rule, identity, cost).await?;
         self.telemetry
-            .consumed((identity, cost), &decision, started, origin);
+            .record_consume(identity, cost, &decision, started, origin);
         Ok(decision)
     }
 
@@ -305,7 +306,8 @@ impl Engine {
     ) -> AdHocDecision {
         let started = telemetry::now();
         let decision = self.limiter.take(subject, band, cost).await;
-        self.telemetry.ad_hoc_decided(&decision, started, origin);
+        self.telemetry
+            .record_ad_hoc_decision(&decision, started, origin);
         decision
     }
 
@@ -317,9 +319,9 @@ impl Engine {
         identity: &[&str],
         units: u64,
     ) -> Result<u64, EngineError> {
-        let limiter = self.ready()?;
+        let limiter = self.ready_limiter()?;
         let refunded = limiter.refund(rule_set, rule, identity, units).await;
-        self.recording(refunded)
+        self.record_failure(refunded)
     }
 
     /// Keeps the reservation of a delayed decision, so that the caller can cancel it. If the
@@ -330,14 +332,14 @@ impl Engine {
         context: &RequestContext<'_>,
     ) {
         let kept = self.limiter.keep_reservation(decision, context).await;
-        let _ = self.recording(kept.map_err(LimiterError::from));
+        let _ = self.record_failure(kept.map_err(LimiterError::from));
     }
 
     /// Cancels a reservation. Returns `false` if it has been cancelled, its delay has passed, or
     /// it never existed.
     pub(crate) async fn cancel(&self, reservation: HoldId) -> Result<bool, EngineError> {
         let cancelled = self.limiter.cancel_reservation(reservation).await;
-        self.recording(cancelled.map_err(LimiterError::from))
+        self.record_failure(cancelled.map_err(LimiterError::from))
     }
 
     /// Deletes the state of an identity, or of all identities of a rule; returns how many
@@ -348,8 +350,8 @@ impl Engine {
         rule: &str,
         identity: Option<&[&str]>,
     ) -> Result<u64, EngineError> {
-        let limiter = self.ready()?;
-        self.recording(match identity {
+        let limiter = self.ready_limiter()?;
+        self.record_failure(match identity {
             Some(identity) => limiter.reset(rule_set, rule, identity).await,
             None => limiter.reset_rule(rule_set, rule).await,
         })
@@ -358,8 +360,8 @@ impl Engine {
     /// Deletes the state of every enabled rule of a set; returns how many counters had
     /// state.
     pub(crate) async fn reset_set(&self, rule_set: &str) -> Result<u64, EngineError> {
-        let reset = self.ready()?.reset_set(rule_set).await;
-        self.recording(reset)
+        let reset = self.ready_limiter()?.reset_set(rule_set).await;
+        self.record_failure(reset)
     }
 
     /// Returns what is left of a limit that comes with the call; no rules are needed.
@@ -369,7 +371,7 @@ impl Engine {
         band: &Band,
     ) -> Result<BandState, EngineError> {
         let state = self.limiter.ad_hoc_state(subject, band).await;
-        self.recording(state.map_err(LimiterError::from))
+        self.record_failure(state.map_err(LimiterError::from))
     }
 
     /// Refunds units of a limit that comes with the call; returns what is left.
@@ -380,7 +382,7 @@ impl Engine {
         units: u64,
     ) -> Result<u64, EngineError> {
         let refunded = self.limiter.refund_ad_hoc(subject, band, units).await;
-        self.recording(refunded.map_err(LimiterError::from))
+        self.record_failure(refunded.map_err(LimiterError::from))
     }
 
     /// Deletes the state of a limit that comes with the call; returns how many counters
@@ -391,7 +393,7 @@ impl Engine {
         band: &Band,
     ) -> Result<u64, EngineError> {
         let reset = self.limiter.reset_ad_hoc(subject, band).await;
-        self.recording(reset.map_err(LimiterError::from))
+        self.record_failure(reset.map_err(LimiterError::from))
     }
 
     /// Returns the key of a limit that comes with the call, as logs may name it.
@@ -423,14 +425,14 @@ impl Engine {
         rule: &str,
         identity: &[&str],
     ) -> Result<Vec<BandState>, EngineError> {
-        let state = self.ready()?.state(rule_set, rule, identity).await;
-        self.recording(state)
+        let state = self.ready_limiter()?.state(rule_set, rule, identity).await;
+        self.record_failure(state)
     }
 
     /// Records a failure of the store.
-    fn recording<T>(&self, result: Result<T, LimiterError>) -> Result<T, EngineError> {
+    fn record_failure<T>(&self, result: Result<T, LimiterError>) -> Result<T, EngineError> {
         if let Err(LimiterError::Store(error)) = &result {
-            self.telemetry.store_failed(error, None);
+            self.telemetry.record_store_failure(error, None);
         }
         Ok(result?)
     }

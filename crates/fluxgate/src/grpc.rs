@@ -27,13 +27,13 @@ const MAX_BYTES: usize = 64 * 1024;
 
 /// The gRPC server.
 #[derive(Debug)]
-pub(crate) struct Grpc {
+pub(crate) struct GrpcServer {
     engine: Arc<Engine>,
     /// Cancelled when the service shuts down.
     closing: CancellationToken,
 }
 
-impl Grpc {
+impl GrpcServer {
     pub(crate) fn new(engine: Arc<Engine>, closing: CancellationToken) -> Self {
         Self { engine, closing }
     }

@@ -12,7 +12,7 @@ use crate::live::LiveFeed;
 use crate::telemetry::unix_time;
 
 /// The interval of heartbeats.
-const BEAT: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// This instance, which lists the others by their heartbeats.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ pub(crate) struct Instances {
     started: Duration,
 }
 
-/// What an instance reports about itself.
+/// The heartbeat of an instance.
 #[derive(Debug, Serialize, Deserialize)]
-struct About {
+struct InstanceInfo {
     hostname: String,
     version: String,
     revision: String,
@@ -45,14 +45,14 @@ impl Default for Instances {
 }
 
 impl Instances {
-    /// Returns a random id of this instance.
+    /// Returns the random id of this instance.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    fn about(&self, engine: &Engine, live: &LiveFeed) -> About {
+    fn info(&self, engine: &Engine, live: &LiveFeed) -> InstanceInfo {
         let load = live.load();
-        About {
+        InstanceInfo {
             hostname: self.hostname.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             revision: engine.revision(),
@@ -74,11 +74,11 @@ impl Instances {
         };
         let heartbeats = store.heartbeats();
         loop {
-            let about = json!(self.about(engine, live)).to_string();
+            let info = json!(self.info(engine, live)).to_string();
             // Failures show up in the breaker state.
-            let _ = heartbeats.beat(&self.id, &about).await;
+            let _ = heartbeats.beat(&self.id, &info).await;
             tokio::select! {
-                () = tokio::time::sleep(BEAT) => {}
+                () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
                 () = closing.cancelled() => break,
             }
         }
@@ -87,32 +87,32 @@ impl Instances {
 
     /// Returns all instances as JSON, by id. If the store fails, only this one is known.
     pub(crate) async fn list(&self, engine: &Engine, live: &LiveFeed) -> Value {
-        let about = self.about(engine, live);
+        let info = self.info(engine, live);
         let now = unix_time();
         let beats = match engine.store().redis() {
             Some(store) => {
-                let text = json!(about).to_string();
+                let text = json!(info).to_string();
                 store.heartbeats().beat(&self.id, &text).await
             }
             None => Ok(Vec::new()),
         };
-        let mut instances = vec![entry(&self.id, &about, now, true)];
+        let mut instances = vec![entry(&self.id, &info, now, true)];
         let (beats, failure) = match beats {
             Ok(beats) => (beats, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         for beat in beats.iter().filter(|beat| beat.id != self.id) {
             // Other versions may write something else.
-            if let Ok(about) = serde_json::from_str(&beat.text) {
-                instances.push(entry(&beat.id, &about, now.saturating_sub(beat.age), false));
+            if let Ok(info) = serde_json::from_str(&beat.text) {
+                instances.push(entry(&beat.id, &info, now.saturating_sub(beat.age), false));
             }
         }
         json!({ "instances": instances, "failure": failure })
     }
 }
 
-fn entry(id: &str, about: &About, seen: Duration, is_self: bool) -> Value {
-    let mut entry = json!(about);
+fn entry(id: &str, info: &InstanceInfo, seen: Duration, is_self: bool) -> Value {
+    let mut entry = json!(info);
     entry["id"] = id.into();
     entry["seen_ms"] = (seen.as_millis() as u64).into();
     entry["is_self"] = is_self.into();

@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LOAD_SECONDS: f64 = 5.0;
 /// How many viewers get an event at once. To wake all of them would delay decisions.
 const WAVE: usize = 16;
-const BETWEEN_WAVES: Duration = Duration::from_millis(4);
+const WAVE_INTERVAL: Duration = Duration::from_millis(4);
 /// The last wave is over before the next event.
 const MAX_WAVES: usize = 200;
 
@@ -44,7 +44,7 @@ pub(crate) struct Load {
 }
 
 #[derive(Serialize)]
-struct Event<'e> {
+struct LiveEvent<'e> {
     #[serde(flatten)]
     second: &'e LiveSecond,
     revision: String,
@@ -92,10 +92,10 @@ impl LiveFeed {
             let second = engine.telemetry().read_live(&mut reader, is_shared);
             self.add_load(&second);
             let last = std::mem::replace(&mut leases, gauges.leases);
-            let event = Event {
+            let event = LiveEvent {
                 second: &second,
                 revision: engine.revision(),
-                store: state_of(&gauges),
+                store: store_state(&gauges),
                 leases: gauges.leases.zip(last).map(|(now, last)| LeaseState {
                     allowed: now.allowed - last.allowed,
                     denied: now.denied - last.denied,
@@ -117,7 +117,7 @@ impl LiveFeed {
         events.mark_changed();
         Viewer {
             events,
-            delay: BETWEEN_WAVES * waves.min(MAX_WAVES) as u32,
+            delay: WAVE_INTERVAL * waves.min(MAX_WAVES) as u32,
         }
     }
 
@@ -166,7 +166,7 @@ impl Viewer {
     }
 }
 
-fn state_of(gauges: &StoreGauges) -> StoreState {
+fn store_state(gauges: &StoreGauges) -> StoreState {
     StoreState {
         kind: match gauges.memory_keys {
             Some(_) => "memory",

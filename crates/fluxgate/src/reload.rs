@@ -17,4 +17,4 @@ pub(crate) use json::{Json, parse_node};
 pub(crate) use reloader::{ReloadHandle, RuleReloader};
 pub(crate) use rule_dir::rules_in;
 pub(crate) use source::{RuleSource, SourceInfo};
-pub(crate) use stored::{check_set, under_name};
+pub(crate) use stored::{check_set, wrap_in_mapping};

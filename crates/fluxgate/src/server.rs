@@ -16,12 +16,12 @@ use fluxgate_redis::{BackOff, RedisStore};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::Admin;
+use crate::admin::AdminAccess;
 use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
-use crate::grpc::Grpc;
+use crate::grpc::GrpcServer;
 use crate::reload::{ConfigFile, RuleReloader, RuleSource};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, listen};
@@ -59,7 +59,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let (mut reloader, reload_handle) =
         RuleReloader::new(Arc::clone(&engine), source, config.filters.clone());
     let rules = reloader.read_first()?;
-    let admin = Admin::new(&config, reload_handle, Arc::clone(engine.telemetry()))?;
+    let admin = AdminAccess::new(&config, reload_handle, Arc::clone(engine.telemetry()))?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config);
     let filters = filters.map_err(|error| Failure::new(Exit::Config, error))?;
@@ -167,7 +167,7 @@ async fn ping_store(engine: Arc<Engine>) {
         }
     };
     ping_until_answered(store, log_first).await;
-    engine.store_was_reached();
+    engine.mark_store_reached();
     if logged {
         tracing::info!("the store answers");
     }
@@ -207,10 +207,10 @@ fn max_connections(config: &Config) -> usize {
 }
 
 /// The sockets of each listener, one per core.
-type Open = Vec<(Listener, Vec<TcpListener>)>;
+type OpenSockets = Vec<(Listener, Vec<TcpListener>)>;
 
 /// Opens the listeners of the config.
-fn open(config: &Config, cores: usize) -> Result<Open, Failure> {
+fn open(config: &Config, cores: usize) -> Result<OpenSockets, Failure> {
     // The order in which they are reported.
     let listeners = [
         Listener::Gateway,
@@ -235,7 +235,7 @@ fn open(config: &Config, cores: usize) -> Result<Open, Failure> {
 }
 
 /// Distributes the sockets to the cores.
-fn sockets_by_core(open: Open, cores: usize) -> Vec<Vec<(Listener, TcpListener)>> {
+fn sockets_by_core(open: OpenSockets, cores: usize) -> Vec<Vec<(Listener, TcpListener)>> {
     let mut by_core: Vec<Vec<_>> = (0..cores).map(|_| Vec::new()).collect();
     for (listener, sockets) in open {
         for (core, socket) in by_core.iter_mut().zip(sockets) {
@@ -307,7 +307,7 @@ fn serve(
             },
         ),
         Listener::Grpc => {
-            let grpc = Grpc::new(Arc::clone(engine), closing.clone());
+            let grpc = GrpcServer::new(Arc::clone(engine), closing.clone());
             let server = http_server(grpc.router());
             port.serve(acceptor, GrpcConnections { server, closing });
         }

@@ -31,17 +31,18 @@ pub(crate) use live::LiveSecond;
 pub(crate) use metrics::{AdminDenial, StoreGauges};
 pub(crate) use otlp::Exporter;
 pub(crate) use recent::{MAX_RECENT, RecentRequest};
-pub(crate) use top::{MAX_WINDOW, Top, TopBy};
+pub(crate) use top::{MAX_WINDOW, TopBy, TopList};
 pub(crate) use trace_context::RequestIds;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use trace_context::fuzz_traceparent;
 
 use crate::config;
 use denials::{Denial, DenialLog};
-use metrics::{Metrics, reported_rule};
+use live::LiveReader;
+use metrics::{Metrics, render_metrics, reported_rule};
 use open_holds::OpenHolds;
-use otlp::Spans;
-use recent::Recording;
+use otlp::SpanQueue;
+use recent::EncodedRequests;
 use sampler::Sampler;
 use store_outage::{StoreOutage, comes_from_store};
 use top::TopSum;
@@ -64,11 +65,19 @@ pub(crate) struct Telemetry {
     /// Sampled because clients choose how often a handshake fails.
     tls_failures: Sampler,
     /// The queue of spans, if traces are exported.
-    spans: Option<Spans>,
+    spans: Option<SpanQueue>,
     /// Whether requests are recorded.
-    records: bool,
+    is_recording: bool,
     /// Hashes identities to count them.
     fingerprinter: Fingerprinter,
+}
+
+/// When a decision ended, and how long it took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// Since the start of the service.
+    pub(crate) ended: Duration,
+    pub(crate) took: Duration,
 }
 
 /// Where the identity that a rule counts comes from.
@@ -81,8 +90,8 @@ pub(crate) enum IdentitySource<'a> {
 
 impl Telemetry {
     /// Creates the telemetry that the config describes. The caller runs the exporter, if any.
-    /// `records` says whether the last requests are kept.
-    pub(crate) fn new(config: &config::Telemetry, records: bool) -> (Self, Option<Exporter>) {
+    /// `is_recording` says whether the last requests are kept.
+    pub(crate) fn new(config: &config::Telemetry, is_recording: bool) -> (Self, Option<Exporter>) {
         let metrics = Arc::new(Metrics::new(clock::unix_time()));
         let (spans, exporter) = match &config.otlp {
             Some(url) => {
@@ -102,40 +111,47 @@ impl Telemetry {
             unforwarded: Sampler::new(10, 10),
             tls_failures: Sampler::new(10, 1),
             spans,
-            records,
+            is_recording,
             fingerprinter: Fingerprinter::random(),
         };
         (telemetry, exporter)
     }
 
     /// Records the decision about a request.
-    pub(crate) fn decided(
+    pub(crate) fn record_decision(
         &self,
         context: &RequestContext<'_>,
         decision: &Decision,
         started: Instant,
         origin: &Origin<'_>,
     ) {
-        let now = now();
-        let took = now.saturating_duration_since(started);
-        self.decided_at(context, decision, (self.since_start(now), took), origin);
+        let timing = self.timing_since(started);
+        self.record_timed_decision(context, decision, timing, origin);
     }
 
-    /// Records the decision about a request that may have waited. `ended` counts from the
-    /// start of the service.
-    pub(crate) fn decided_at(
+    /// Records the decision about a request that may have waited.
+    pub(crate) fn record_timed_decision(
         &self,
         context: &RequestContext<'_>,
         decision: &Decision,
-        (ended, took): (Duration, Duration),
+        timing: Timing,
         origin: &Origin<'_>,
     ) {
         let identity = IdentitySource::Request(context);
-        self.count(identity, decision, (ended, took), origin);
+        self.count(identity, decision, timing, origin);
         self.record(context, decision);
-        self.add_hold(context, None, decision, ended);
+        self.add_hold(context, None, decision, timing.ended);
         if let Some(spans) = &self.spans {
-            spans.add_check(decision, took, origin);
+            spans.add_check(decision, timing.took, origin);
+        }
+    }
+
+    /// Returns the timing of a decision that starts at `started` and ends now.
+    fn timing_since(&self, started: Instant) -> Timing {
+        let now = now();
+        Timing {
+            ended: self.since_start(now),
+            took: now.saturating_duration_since(started),
         }
     }
 
@@ -146,49 +162,46 @@ impl Telemetry {
 
     /// Records requests that were decided together. They share one span, which describes
     /// the first denial, if any.
-    pub(crate) fn all_decided(
+    pub(crate) fn record_decisions(
         &self,
         contexts: &[RequestContext<'_>],
         decisions: &[Decision],
         started: Instant,
         origin: &Origin<'_>,
     ) {
-        let now = now();
-        let took = now.saturating_duration_since(started);
-        let when = (self.since_start(now), took);
+        let timing = self.timing_since(started);
         for (context, decision) in contexts.iter().zip(decisions) {
-            self.count(IdentitySource::Request(context), decision, when, origin);
+            self.count(IdentitySource::Request(context), decision, timing, origin);
             self.record(context, decision);
-            self.add_hold(context, None, decision, when.0);
+            self.add_hold(context, None, decision, timing.ended);
         }
         if let Some(spans) = &self.spans {
             let denied = decisions.iter().find(|decision| !decision.allowed());
             if let Some(decision) = denied.or(decisions.first()) {
-                spans.add_check(decision, took, origin);
+                spans.add_check(decision, timing.took, origin);
             }
         }
     }
 
     /// Records that one rule charged an identity.
-    pub(crate) fn consumed(
+    pub(crate) fn record_consume(
         &self,
-        (identity, cost): (&[&str], Option<u64>),
+        identity: &[&str],
+        cost: Option<u64>,
         decision: &Decision,
         started: Instant,
         origin: &Origin<'_>,
     ) {
-        let now = now();
-        let took = now.saturating_duration_since(started);
-        let when = (self.since_start(now), took);
-        self.count(IdentitySource::Values(identity), decision, when, origin);
-        self.add_hold(&RequestContext::default(), cost, decision, when.0);
+        let timing = self.timing_since(started);
+        self.count(IdentitySource::Values(identity), decision, timing, origin);
+        self.add_hold(&RequestContext::default(), cost, decision, timing.ended);
         if let Some(spans) = &self.spans {
-            spans.add_consume(Some(decision), decision.outcome(), took, origin);
+            spans.add_consume(Some(decision), decision.outcome(), timing.took, origin);
         }
     }
 
     /// Records a decision by an ad-hoc limit, which the call itself contains.
-    pub(crate) fn ad_hoc_decided(
+    pub(crate) fn record_ad_hoc_decision(
         &self,
         decision: &AdHocDecision,
         started: Instant,
@@ -198,9 +211,9 @@ impl Telemetry {
         let now = self.since_start(started) + took;
         let outcome = decision.outcome;
         self.metrics
-            .count_decision("", None, (outcome, decision.allowed), took, None);
+            .count_decision("", None, outcome, decision.allowed, took, None);
         if comes_from_store(outcome) {
-            self.store_outage.answered(now);
+            self.store_outage.record_answer(now);
         }
         if !decision.allowed {
             self.log_denial(now, origin, || Denial {
@@ -223,24 +236,25 @@ impl Telemetry {
         &self,
         identity: IdentitySource<'_>,
         decision: &Decision,
-        (now, took): (Duration, Duration),
+        timing: Timing,
         origin: &Origin<'_>,
     ) {
-        let outcome = decision.outcome();
+        let Timing { ended: now, took } = timing;
+        let (outcome, is_allowed) = (decision.outcome(), decision.allowed());
         let (rule, band) = reported_rule(decision);
         // Clients choose the names of missing rule sets, so those are counted without one.
         let set = decision.rule_set();
         let rule_set = set.map(RuleSet::name);
         let used = decision.limit().zip(decision.remaining());
         let used = used.map(|(limit, left)| limit.saturating_sub(left) * 1000 / limit.max(1));
-        let result = (outcome, decision.allowed());
+        let set_name = rule_set.unwrap_or_default();
         self.metrics
-            .count_decision(rule_set.unwrap_or_default(), rule, result, took, used);
+            .count_decision(set_name, rule, outcome, is_allowed, took, used);
         self.count_identities(identity, decision, now);
         if comes_from_store(outcome) && set.is_some() {
-            self.store_outage.answered(now);
+            self.store_outage.record_answer(now);
         }
-        if !decision.allowed() || outcome == Outcome::ShadowDenied {
+        if !is_allowed || outcome == Outcome::ShadowDenied {
             let refusal = decision.wait_refusal();
             if let Some(refusal) = refusal {
                 self.metrics.count_refused_wait(refusal);
@@ -277,7 +291,7 @@ impl Telemetry {
                 let hash = self.fingerprinter.of(&identity);
                 let is_denied = denies && !decision.allowed();
                 self.metrics.count_identities(|top| {
-                    top.count(now, rule.number(), (&identity, hash), is_denied);
+                    top.count(now, rule.number(), &identity, hash, is_denied);
                 });
             }
         }
@@ -285,7 +299,7 @@ impl Telemetry {
 
     /// Records a request, if requests are recorded.
     fn record(&self, context: &RequestContext<'_>, decision: &Decision) {
-        if let Some(set) = decision.rule_set().filter(|_| self.records) {
+        if let Some(set) = decision.rule_set().filter(|_| self.is_recording) {
             let at = unix_time();
             self.metrics
                 .record(|recent| recent.record(at, set.name(), context));
@@ -293,8 +307,8 @@ impl Telemetry {
     }
 
     /// Returns whether requests are recorded.
-    pub(crate) fn records(&self) -> bool {
-        self.records
+    pub(crate) fn is_recording(&self) -> bool {
+        self.is_recording
     }
 
     /// Returns the last recorded requests, the oldest first.
@@ -303,7 +317,10 @@ impl Telemetry {
         let mut recordings = Vec::new();
         self.metrics
             .each_recent(|requests| recordings.push(requests.copy(most)));
-        let mut recent: Vec<_> = recordings.iter().flat_map(Recording::requests).collect();
+        let mut recent: Vec<_> = recordings
+            .iter()
+            .flat_map(EncodedRequests::requests)
+            .collect();
         recent.sort_by_key(|request| request.at);
         recent.drain(..recent.len().saturating_sub(most));
         recent
@@ -315,11 +332,11 @@ impl Telemetry {
         by: TopBy,
         window: Duration,
         most: usize,
-        is_wanted: impl Fn(RuleNumber) -> bool,
-    ) -> Top {
+        includes_rule: impl Fn(RuleNumber) -> bool,
+    ) -> TopList {
         let mut sum = TopSum::new(by, window, self.started.elapsed());
         self.metrics.each_top(|counts| sum.add(counts));
-        sum.into_top(most, is_wanted)
+        sum.into_list(most, includes_rule)
     }
 
     /// Counts the hold of a decision, if it has one. `cost` replaces that of its rules.
@@ -338,18 +355,19 @@ impl Telemetry {
     }
 
     /// Records that a hold was settled, and whether it was still held.
-    pub(crate) fn hold_settled(&self, hold: HoldId, was_held: bool) {
-        self.holds.settled(hold, was_held);
+    pub(crate) fn record_settled_hold(&self, hold: HoldId, was_held: bool) {
+        self.holds.record_settled(hold, was_held);
     }
 
     /// Records that a hold lives for a time from now on.
-    pub(crate) fn hold_renewed(&self, hold: HoldId, span: Duration) {
-        self.holds.renewed(hold, self.started.elapsed() + span);
+    pub(crate) fn record_renewed_hold(&self, hold: HoldId, span: Duration) {
+        self.holds
+            .record_renewed(hold, self.started.elapsed() + span);
     }
 
     /// Records that the hold of a running request has expired.
-    pub(crate) fn hold_expired(&self, hold: HoldId) {
-        self.holds.expired(hold);
+    pub(crate) fn record_expired_hold(&self, hold: HoldId) {
+        self.holds.record_expired(hold);
     }
 
     fn log_denial<'a>(
@@ -358,7 +376,7 @@ impl Telemetry {
         origin: &Origin<'_>,
         denial: impl FnOnce() -> Denial<'a>,
     ) {
-        if self.denials.pass(now) {
+        if self.denials.should_log(now) {
             self.denials.log(&denial(), origin, self.metrics.unlogged());
         } else {
             self.metrics.count_unlogged_denial();
@@ -387,15 +405,16 @@ impl Telemetry {
     }
 
     /// Records a failure of the store, and the `on_error` policy if it decided a request.
-    pub(crate) fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
+    pub(crate) fn record_store_failure(&self, error: &StoreError, on_error: Option<OnError>) {
         self.metrics.count_store_failure(error.reason, on_error);
-        self.store_outage.failed(error, self.started.elapsed());
+        self.store_outage
+            .record_failure(error, self.started.elapsed());
     }
 
     /// Logs a request for a rule set that does not exist. Returns `false` if the sampler
     /// left the line out.
-    pub(crate) fn rule_set_missing(&self, name: &str) -> bool {
-        let passes = self.missing_rule_sets.pass(self.started.elapsed());
+    pub(crate) fn log_missing_rule_set(&self, name: &str) -> bool {
+        let passes = self.missing_rule_sets.allows(self.started.elapsed());
         if passes {
             tracing::warn!(rule_set = name, "there is no such rule set");
         }
@@ -425,39 +444,39 @@ impl Telemetry {
     }
 
     /// Records a call to a language model with the tokens that it is charged.
-    pub(crate) fn llm_call_settled(&self, end: CallEnd, prompt: u64, completion: u64) {
+    pub(crate) fn record_llm_call(&self, end: CallEnd, prompt: u64, completion: u64) {
         self.metrics.llm.count(end, prompt, completion);
     }
 
     /// Records that a call of the admin API was refused.
-    pub(crate) fn admin_denied(&self, denial: AdminDenial) {
+    pub(crate) fn record_admin_denial(&self, denial: AdminDenial) {
         self.metrics.admin.count(denial);
     }
 
     /// Returns whether to log that a request could not be forwarded.
     pub(crate) fn should_log_unforwarded(&self) -> bool {
-        self.unforwarded.pass(self.started.elapsed())
+        self.unforwarded.allows(self.started.elapsed())
     }
 
     /// Counts a TLS handshake that failed. Returns whether to log it.
-    pub(crate) fn tls_handshake_failed(&self, listener: Listener) -> bool {
+    pub(crate) fn record_tls_failure(&self, listener: Listener) -> bool {
         self.metrics.count_tls_failure(listener);
-        self.tls_failures.pass(self.started.elapsed())
+        self.tls_failures.allows(self.started.elapsed())
     }
 
     /// Records that a request starts to wait.
-    pub(crate) fn wait_began(&self) {
-        self.metrics.wait_began();
+    pub(crate) fn record_wait_start(&self) {
+        self.metrics.count_wait_start();
     }
 
     /// Records that a request stops waiting.
-    pub(crate) fn wait_ended(&self) {
-        self.metrics.wait_ended();
+    pub(crate) fn record_wait_end(&self) {
+        self.metrics.count_wait_end();
     }
 
     /// Records a reload of the rules, and whether they were valid.
-    pub(crate) fn reloaded(&self, good: bool) {
-        self.metrics.reloaded(good, clock::unix_time());
+    pub(crate) fn record_reload(&self, is_valid: bool) {
+        self.metrics.record_reload(is_valid, clock::unix_time());
     }
 
     /// Renders all metrics for Prometheus.
@@ -465,6 +484,19 @@ impl Telemetry {
         // The memory store is this process's own.
         let is_shared = store.memory_keys.is_none();
         let holds = self.holds.count(is_shared, self.started.elapsed());
-        self.metrics.render(store, &holds)
+        render_metrics(&self.metrics, store, &holds)
+    }
+
+    /// Returns a reader of the live view that starts now.
+    pub(crate) fn live_reader(&self) -> LiveReader {
+        LiveReader::new(&self.metrics)
+    }
+
+    /// Returns the counts since the last reading. `is_shared` says whether other processes use
+    /// the store.
+    pub(crate) fn read_live(&self, reader: &mut LiveReader, is_shared: bool) -> LiveSecond {
+        let uptime = self.started.elapsed();
+        let holds = self.holds.count(is_shared, uptime);
+        reader.read(&self.metrics, &holds, uptime)
     }
 }

@@ -4,6 +4,6 @@ mod change_notifier;
 mod reloaded_file;
 mod signals;
 
-pub(crate) use change_notifier::{DirectoryWatch, settled};
+pub(crate) use change_notifier::{DirectoryWatch, wait_until_quiet};
 pub(crate) use reloaded_file::{FileValue, ReloadedFile};
 pub(crate) use signals::{Signals, next_signal};

@@ -8,13 +8,13 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tracing::field;
 
-use super::{Admin, Caller};
+use super::caller::Caller;
 use crate::telemetry::RequestIds;
-use crate::telemetry::log::{AUDIT, AuditPlace};
+use crate::telemetry::log::{AUDIT, AuditReservation};
 
 /// A change that was applied, or may have been.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Change<'a> {
+pub(crate) struct AuditedChange<'a> {
     /// The action, such as `refund`.
     pub(crate) action: &'static str,
     /// Empty for a limit that comes with the call.
@@ -45,52 +45,49 @@ pub(crate) fn may_have_been_applied(error: &StoreError) -> bool {
     )
 }
 
-impl Admin {
-    /// Reserves the audit line of a change. Must be called before the change is applied: a
-    /// change without an audit line is refused.
-    pub(crate) async fn reserve_audit_line(&self) -> Result<AuditPlace, Problem> {
-        AuditPlace::reserve().await.ok_or_else(|| {
-            let detail = "the audit log cannot be written, so nothing was changed; make sure \
-                          that standard error is read, and try again";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-                .with_header(RETRY_AFTER, HeaderValue::from_static("5"))
-        })
-    }
+/// Reserves the audit line of a change. Must be called before the change is applied: a
+/// change without an audit line is refused.
+pub(crate) async fn reserve_audit_line() -> Result<AuditReservation, Problem> {
+    AuditReservation::reserve().await.ok_or_else(|| {
+        let detail = "the audit log cannot be written, so nothing was changed; make sure \
+                      that standard error is read, and try again";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            .with_header(RETRY_AFTER, HeaderValue::from_static("5"))
+    })
+}
 
-    /// Writes the audit line of a change.
-    pub(crate) fn audit(
-        &self,
-        place: AuditPlace,
-        caller: &Caller,
-        headers: &HeaderMap,
-        change: &Change<'_>,
-    ) {
-        let origin = Origin::with_headers(Listener::Api, headers);
-        let RequestIds { request_id, trace } = RequestIds::from(&origin);
-        let (outcome, message) = if change.is_uncertain {
-            (Some("unknown"), "perhaps changed")
-        } else {
-            (None, "changed")
-        };
-        place.write(|| {
-            tracing::info!(
-                target: AUDIT,
-                who = caller.name,
-                what = change.action,
-                rule_set = Some(change.rule_set).filter(|name| !name.is_empty()),
-                rule = change.rule,
-                rule_id = change.rule_id,
-                identity = change.identity,
-                units = change.units,
-                reset = change.reset,
-                etag_before = change.etag_before,
-                etag_after = change.etag_after,
-                outcome,
-                request_id,
-                trace_id = trace.map(|trace| field::display(trace.trace_id)),
-                span_id = trace.map(|trace| field::display(trace.span_id)),
-                "{message}"
-            );
-        });
-    }
+/// Writes the audit line of a change.
+pub(crate) fn write_audit_line(
+    reservation: AuditReservation,
+    caller: &Caller,
+    headers: &HeaderMap,
+    change: &AuditedChange<'_>,
+) {
+    let origin = Origin::with_headers(Listener::Api, headers);
+    let RequestIds { request_id, trace } = RequestIds::from(&origin);
+    let (outcome, message) = if change.is_uncertain {
+        (Some("unknown"), "perhaps changed")
+    } else {
+        (None, "changed")
+    };
+    reservation.write(|| {
+        tracing::info!(
+            target: AUDIT,
+            who = caller.name,
+            what = change.action,
+            rule_set = Some(change.rule_set).filter(|name| !name.is_empty()),
+            rule = change.rule,
+            rule_id = change.rule_id,
+            identity = change.identity,
+            units = change.units,
+            reset = change.reset,
+            etag_before = change.etag_before,
+            etag_after = change.etag_after,
+            outcome,
+            request_id,
+            trace_id = trace.map(|trace| field::display(trace.trace_id)),
+            span_id = trace.map(|trace| field::display(trace.span_id)),
+            "{message}"
+        );
+    });
 }

@@ -15,7 +15,7 @@ use http::header::CONTENT_TYPE;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::body;
-use super::decision_json::{Form, write_decision};
+use super::decision_json::{DecisionForm, write_decision};
 use super::response::{JSON, json_response};
 use super::state::ApiState;
 use crate::engine::EngineError;
@@ -30,26 +30,23 @@ pub(super) const NORMAL_PATH: &str = "normal_path";
 /// The field of callers whose server routes without case.
 const IGNORE_CASE: &str = "ignore_case";
 
-/// The names of the fields of a check.
-const FIELDS: [&str; 15] = {
-    let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
-    [
-        a,
-        b,
-        c,
-        d,
-        e,
-        f,
-        g,
-        h,
-        i,
-        NORMAL_PATH,
-        IGNORE_CASE,
-        "peek",
-        "wait",
-        "again",
-        "hold",
-    ]
+/// The fields of a check beside those of the request.
+const OWN_FIELDS: [&str; 6] = [NORMAL_PATH, IGNORE_CASE, "peek", "wait", "again", "hold"];
+
+/// All fields of a check.
+const FIELDS: [&str; ContextFields::NAMES.len() + OWN_FIELDS.len()] = {
+    let context = ContextFields::NAMES;
+    let mut fields = [""; ContextFields::NAMES.len() + OWN_FIELDS.len()];
+    let mut index = 0;
+    while index < fields.len() {
+        fields[index] = if index < context.len() {
+            context[index]
+        } else {
+            OWN_FIELDS[index - context.len()]
+        };
+        index += 1;
+    }
+    fields
 };
 
 /// Decides one request. Simple checks take the [fast path](super::fast_path) instead.
@@ -65,9 +62,9 @@ pub(super) async fn check(
     let decision = check.decide(&api, &origin).await?;
     let (status, content_type, form) = if options.status && !decision.allowed() {
         let status = options.failed_closed.status_for(&decision);
-        (status, PROBLEM_JSON, Form::Problem(status))
+        (status, PROBLEM_JSON, DecisionForm::Problem(status))
     } else {
-        (StatusCode::OK, JSON, Form::Decision)
+        (StatusCode::OK, JSON, DecisionForm::Decision)
     };
     let mut json = Vec::with_capacity(512);
     write_decision(&mut json, &decision, form);
@@ -109,7 +106,7 @@ pub(super) async fn batch(
             json.push(b',');
         }
         let decision = check.decide(&api, &origin).await?;
-        write_decision(&mut json, &decision, Form::Decision);
+        write_decision(&mut json, &decision, DecisionForm::Decision);
     }
     json.extend_from_slice(b"]}");
     Ok(json_response(json))
@@ -289,15 +286,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
                         return Err(de::Error::unknown_field(&name, &FIELDS));
                     }
                 }
-                let (peek, wait): (Option<bool>, Option<bool>) = (peek.flatten(), wait.flatten());
                 Ok(CheckRequest {
                     context,
                     normal_path: normal_path.flatten(),
                     ignores_case: ignore_case.flatten().unwrap_or(false),
                     is_decided_again: again.flatten().unwrap_or(false),
                     hold: hold.flatten(),
-                    peek: peek.unwrap_or(false),
-                    wait,
+                    peek: peek.flatten().unwrap_or(false),
+                    wait: wait.flatten(),
                 })
             }
         }

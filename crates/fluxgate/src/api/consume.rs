@@ -62,7 +62,7 @@ struct ConsumeRequest<'a> {
 }
 
 /// The response.
-struct Consumed {
+struct ConsumeResponse {
     allowed: bool,
     retry_after: Retry,
     /// `None` if the store failed or the rule is in shadow mode.
@@ -96,13 +96,13 @@ pub(super) async fn consume(
             let band = band(capacity.get(), refill.get())?;
             let key = ad_hoc_key(name, &identity)?;
             let taken = api.engine.take(&key, &band, cost.unwrap_or(1), &origin);
-            Consumed::from(taken.await)
+            ConsumeResponse::from(taken.await)
         }
         (None, None) => {
             let (rule_set, rule) = split_rule_id(name)?;
             let engine = &api.engine;
             let decided = engine.consume(rule_set, rule, &identity, cost, &origin);
-            Consumed::from(decided.await?)
+            ConsumeResponse::from(decided.await?)
         }
         (None, Some(_)) => return Err(missing("capacity")),
         (Some(_), None) => return Err(missing("refill_tokens_per_second")),
@@ -112,7 +112,7 @@ pub(super) async fn consume(
     Ok(json_response(json))
 }
 
-impl Consumed {
+impl ConsumeResponse {
     fn write(&self, json: &mut Vec<u8>) {
         let mut json = JsonWriter(json);
         json.text(if self.allowed {
@@ -136,7 +136,7 @@ impl Consumed {
     }
 }
 
-impl From<AdHocDecision> for Consumed {
+impl From<AdHocDecision> for ConsumeResponse {
     fn from(decision: AdHocDecision) -> Self {
         Self {
             allowed: decision.allowed,
@@ -148,7 +148,7 @@ impl From<AdHocDecision> for Consumed {
     }
 }
 
-impl From<Decision> for Consumed {
+impl From<Decision> for ConsumeResponse {
     fn from(decision: Decision) -> Self {
         Self {
             allowed: decision.allowed(),

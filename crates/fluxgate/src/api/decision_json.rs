@@ -8,7 +8,7 @@ use http::StatusCode;
 
 /// The form of the JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum DecisionForm {
     /// The decision only.
     Decision,
     /// The decision of an explanation, with the reason why a wait was refused.
@@ -18,14 +18,14 @@ pub(super) enum Form {
 }
 
 /// Appends the JSON object to `out`.
-pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form) {
-    if let Form::Problem(status) = form {
+pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: DecisionForm) {
+    if let DecisionForm::Problem(status) = form {
         write_denial_start(decision, status, out);
     }
     let mut out = JsonWriter(out);
     match form {
-        Form::Decision | Form::Explanation => out.text("{"),
-        Form::Problem(_) => {
+        DecisionForm::Decision | DecisionForm::Explanation => out.text("{"),
+        DecisionForm::Problem(_) => {
             out.text("\"violated-policies\":");
             out.violated(decision);
             out.text(",");
@@ -40,7 +40,7 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     out.number(decision.delay_micros().ceil_millis());
     out.text(",\"violated\":");
     out.violated(decision);
-    if form == Form::Explanation
+    if form == DecisionForm::Explanation
         && let Some(refusal) = decision.wait_refusal()
     {
         out.text(",\"reason\":\"");

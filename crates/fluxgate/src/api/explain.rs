@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::body;
 use super::check::{CheckRequest, only_rule_set};
-use super::decision_json::{Form, units_on_lease, write_decision};
+use super::decision_json::{DecisionForm, units_on_lease, write_decision};
 use super::response::json_response;
 use super::state::ApiState;
 use crate::admin::Role;
@@ -60,7 +60,7 @@ pub(crate) fn explain_offline(
 /// Returns an explanation as JSON.
 pub(crate) fn explanation_json(explanation: &Explanation) -> Vec<u8> {
     let mut json = b"{\"decision\":".to_vec();
-    write_decision(&mut json, &explanation.decision, Form::Explanation);
+    write_decision(&mut json, &explanation.decision, DecisionForm::Explanation);
     json.extend_from_slice(b",\"rules\":");
     let rules: Vec<_> = explanation.rules.iter().map(RuleJson::from).collect();
     // Texts and numbers can always be written as JSON, and writing to memory does not fail.

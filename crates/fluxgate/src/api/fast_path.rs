@@ -49,8 +49,7 @@ pub(crate) async fn serve<S: ClientStream>(
             () = idle.as_mut() => return None,
         };
         is_last |= closing.is_cancelled();
-        let last = (&mut is_last, closing);
-        let (answered, read) = answer(api, stream, &mut buffers, read, last).await;
+        let (answered, read) = answer(api, stream, &mut buffers, read, &mut is_last, closing).await;
         if !buffers.output.is_empty() {
             send(stream, &buffers.output).await.ok()?;
         }
@@ -80,7 +79,8 @@ async fn answer<S: ClientStream>(
     stream: &mut S,
     buffers: &mut Buffers,
     mut read: usize,
-    (is_last, closing): (&mut bool, &CancellationToken),
+    is_last: &mut bool,
+    closing: &CancellationToken,
 ) -> (usize, usize) {
     let mut start = 0;
     while start < read {

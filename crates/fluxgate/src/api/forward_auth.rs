@@ -60,7 +60,7 @@ async fn disconnected(body: Body) {
 }
 
 async fn decide(api: &ApiState, head: &Parts) -> Result<Response, Problem> {
-    let options = Options::read(head.uri.query().unwrap_or_default())?;
+    let options = ForwardAuthOptions::read(head.uri.query().unwrap_or_default())?;
     let filter = options.filter(&api.filters)?;
     let forwarded = ForwardedRequest::read(&head.headers)?;
     let path = forwarded.request_path()?;
@@ -110,13 +110,13 @@ fn refuse_alike_headers(
 }
 
 /// The options in the query.
-struct Options<'a> {
+struct ForwardAuthOptions<'a> {
     filter: Option<Cow<'a, str>>,
     /// The status of denials.
     denied: StatusCode,
 }
 
-impl<'a> Options<'a> {
+impl<'a> ForwardAuthOptions<'a> {
     fn read(query: &'a str) -> Result<Self, Problem> {
         let mut options = Self {
             filter: None,

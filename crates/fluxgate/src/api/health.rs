@@ -24,7 +24,7 @@ pub(super) async fn readyz(State(api): State<Arc<ApiState>>) -> Result<&'static 
         "the service is shutting down"
     } else if api.engine.rules().is_none() {
         "the rules are not loaded yet"
-    } else if api.engine.needs_store() {
+    } else if api.engine.awaits_store() {
         "the store has not answered yet"
     } else {
         return Ok("ok\n");

@@ -31,8 +31,11 @@ pub(super) async fn recent(
         let events = telemetry.recent(most);
         let events = events.iter().map(|it| event(it, &rules, is_named, hides));
         let events: Vec<_> = events.collect();
-        let records = telemetry.records();
-        Ok(json!({ "records": records, "identities": is_named, "events": events }).to_string())
+        let is_recording = telemetry.is_recording();
+        Ok(
+            json!({ "records": is_recording, "identities": is_named, "events": events })
+                .to_string(),
+        )
     };
     Ok(json_response(api.read_pool.run(work).await?))
 }

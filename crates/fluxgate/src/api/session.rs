@@ -29,7 +29,7 @@ pub(super) async fn session(
         "instance": api.instances.id(),
         "source": source.name(),
         "writable": matches!(source, SourceInfo::Redis(_)),
-        "records": api.engine.telemetry().records(),
+        "records": api.engine.telemetry().is_recording(),
         "identities": !api.admin.hides_identities,
     });
     Ok(json_response(session.to_string()))

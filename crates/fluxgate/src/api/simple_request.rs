@@ -6,7 +6,7 @@ use fluxgate_http::{Listener, Origin, Problem, STATUS, wall_clock, write_date};
 
 use super::body;
 use super::check::CheckRequest;
-use super::decision_json::{Form, write_decision};
+use super::decision_json::{DecisionForm, write_decision};
 use super::holds::release_hold;
 use super::state::ApiState;
 
@@ -51,7 +51,7 @@ pub(super) async fn answer_request(
             let now = wall_clock();
             out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
             if let Some(decision) = decision {
-                write_decision(json, &decision, Form::Decision);
+                write_decision(json, &decision, DecisionForm::Decision);
                 api.headers.write_text(&decision, out);
                 if let Some(status) = decision.forbidden_status() {
                     let mut head = JsonWriter(out);

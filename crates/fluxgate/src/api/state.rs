@@ -6,7 +6,7 @@ use fluxgate_tower::HeaderFamilies;
 use tokio_util::sync::CancellationToken;
 
 use super::blocking_pool::BlockingPool;
-use crate::admin::Admin;
+use crate::admin::AdminAccess;
 use crate::engine::{Engine, Filters};
 use crate::instances::Instances;
 use crate::live::LiveFeed;
@@ -16,7 +16,7 @@ use crate::live::LiveFeed;
 pub(crate) struct ApiState {
     pub(crate) engine: Arc<Engine>,
     /// Authorizes admin calls.
-    pub(super) admin: Admin,
+    pub(super) admin: AdminAccess,
     /// The filters of `/v1/forward_auth`.
     pub(super) filters: Filters,
     pub(super) headers: HeaderFamilies,
@@ -34,7 +34,7 @@ pub(crate) struct ApiState {
 impl ApiState {
     pub(crate) fn new(
         engine: Arc<Engine>,
-        admin: Admin,
+        admin: AdminAccess,
         filters: Filters,
         closing: CancellationToken,
     ) -> Arc<Self> {

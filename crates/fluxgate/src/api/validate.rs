@@ -15,7 +15,7 @@ use super::body;
 use super::fault_json::{FaultJson, fault_list};
 use super::response::json_response;
 use super::state::ApiState;
-use crate::admin::{Admin, Role};
+use crate::admin::{AdminAccess, Role};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,7 +48,7 @@ struct Report<'a> {
 }
 
 /// Returns the faults and warnings as JSON.
-fn report(text: &str, admin: &Admin) -> Vec<u8> {
+fn report(text: &str, admin: &AdminAccess) -> Vec<u8> {
     let (faults, warnings) = match read(text, admin) {
         Ok(warnings) => (Vec::new(), warnings),
         Err(RulesError(faults)) => (faults, Vec::new()),
@@ -73,7 +73,7 @@ pub(super) fn read_rules(text: &str, options: RuleOptions) -> Result<(Node, Rule
 }
 
 /// Returns the warnings of a valid file.
-fn read(text: &str, admin: &Admin) -> Result<Vec<Fault>, RulesError> {
+fn read(text: &str, admin: &AdminAccess) -> Result<Vec<Fault>, RulesError> {
     let (root, rules) = read_rules(text, admin.options)?;
     // Without faults, the field is there.
     let known = &["rule_sets", "on_missing_rule_set", "keys"];

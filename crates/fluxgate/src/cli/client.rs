@@ -26,7 +26,7 @@ pub(crate) struct CheckArguments {
 #[derive(Debug, clap::Args)]
 pub(crate) struct StateArguments {
     #[command(flatten)]
-    target: Target,
+    target: RuleIdentity,
     /// Print the response as JSON
     #[arg(long)]
     json: bool,
@@ -36,7 +36,7 @@ pub(crate) struct StateArguments {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RefundArguments {
     #[command(flatten)]
-    target: Target,
+    target: RuleIdentity,
     /// How many units to refund
     #[arg(long, value_name = "N")]
     units: u64,
@@ -46,7 +46,7 @@ pub(crate) struct RefundArguments {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResetArguments {
     #[command(flatten)]
-    target: Target,
+    target: RuleIdentity,
     /// Reset all identities of the rule
     #[arg(long, conflicts_with = "identity")]
     all: bool,
@@ -64,7 +64,7 @@ pub(crate) struct RulesArguments {
 
 /// An identity of a rule.
 #[derive(Debug, clap::Args)]
-struct Target {
+struct RuleIdentity {
     #[command(flatten)]
     server: ServerArguments,
     /// The rule, as `SET/RULE`
@@ -75,7 +75,7 @@ struct Target {
     identity: Vec<String>,
 }
 
-impl Target {
+impl RuleIdentity {
     /// Returns the fields that name it.
     fn fields(&self) -> Result<Value, Failure> {
         let (rule_set, rule) = self.rule.rsplit_once('/').ok_or_else(|| {

@@ -12,9 +12,9 @@ use crate::reload::rules_in;
 
 /// Validates a file or a directory. With `strict`, warnings are faults.
 pub(super) fn validate(path: &Path, strict: bool) -> Result<(), Failure> {
-    let Validated { summary, warnings } = if path.is_dir() {
+    let ValidationResult { summary, warnings } = if path.is_dir() {
         let compiled = rules_in(path, RuleOptions::default(), Deployment::default())?;
-        Validated {
+        ValidationResult {
             summary: count(&compiled.rules),
             warnings: compiled.warnings,
         }
@@ -22,7 +22,7 @@ pub(super) fn validate(path: &Path, strict: bool) -> Result<(), Failure> {
         let raw = RawConfig::read(path)?;
         if raw.is_rule_file() {
             let rules = raw.check_rules()?;
-            Validated {
+            ValidationResult {
                 summary: count(&rules),
                 warnings: raw.rule_warnings(&rules, &Deployment::default()),
             }
@@ -44,14 +44,18 @@ pub(super) fn validate(path: &Path, strict: bool) -> Result<(), Failure> {
 }
 
 /// What validation found, if there are no faults.
-struct Validated {
+struct ValidationResult {
     summary: String,
     /// One line each, with the place.
     warnings: Vec<String>,
 }
 
 /// Validates the rules that a valid config refers to.
-fn validate_config(path: &Path, raw: &RawConfig, config: &Config) -> Result<Validated, Failure> {
+fn validate_config(
+    path: &Path,
+    raw: &RawConfig,
+    config: &Config,
+) -> Result<ValidationResult, Failure> {
     let shown = path.display();
     let mut warnings: Vec<_> = config_warnings(config)
         .into_iter()
@@ -98,7 +102,7 @@ fn validate_config(path: &Path, raw: &RawConfig, config: &Config) -> Result<Vali
         }
         Rules::Redis { .. } => "rules from Redis".into(),
     };
-    Ok(Validated {
+    Ok(ValidationResult {
         summary: format!("{} listener(s), {rules}", config.listen.count()),
         warnings,
     })

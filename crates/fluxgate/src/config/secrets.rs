@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fluxgate_core::regular_file;
 
 use super::checked::Config;
-use super::store::{Mode, Redis, Store};
+use super::store::{Redis, RedisMode, Store};
 
 /// More than any password, certificate or list of tokens needs.
 const MAX_BYTES: u64 = 1 << 20;
@@ -124,7 +124,7 @@ impl Secrets {
         secrets.redis_password = password
             .map(|path| Secret::read_text("store.redis.password_file", path))
             .transpose()?;
-        if let Mode::Sentinel {
+        if let RedisMode::Sentinel {
             password_file: Some(path),
             ..
         } = &redis.mode

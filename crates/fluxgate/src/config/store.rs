@@ -8,7 +8,7 @@ use fluxgate_core::yaml::{Faults, Node};
 
 use super::read::Section;
 use super::tree;
-pub use redis::{Mode, Redis, RedisTls};
+pub use redis::{Redis, RedisMode, RedisTls};
 
 const DEFAULT_MAX_KEYS: u64 = 1_000_000;
 const DEFAULT_MAX_LOG_EVENTS: u64 = 4_000_000;

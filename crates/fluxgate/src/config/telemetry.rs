@@ -15,7 +15,7 @@ pub struct Telemetry {
     /// The format of logs.
     pub log: LogFormat,
     /// The lowest level that is logged.
-    pub level: Level,
+    pub level: LogLevel,
     /// The OTLP endpoint for traces.
     pub otlp: Option<HttpUrl>,
     /// Whether logs may contain identities.
@@ -34,7 +34,7 @@ pub enum LogFormat {
 
 /// The level of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum LogLevel {
     /// Failures.
     Error,
     /// Suspicious events.
@@ -52,7 +52,7 @@ impl LogFormat {
     const NAMES: [(&str, Self); 2] = [("json", Self::Json), ("text", Self::Text)];
 }
 
-impl Level {
+impl LogLevel {
     const NAMES: [(&str, Self); 5] = [
         ("error", Self::Error),
         ("warn", Self::Warn),
@@ -67,7 +67,7 @@ impl Telemetry {
         const FIELDS: &[&str] = &["log", "level", "otlp", "identities"];
         let section = Section::read(node, "`telemetry`", FIELDS, faults);
         let log = section.one_of("log", &LogFormat::NAMES, faults);
-        let level = section.one_of("level", &Level::NAMES, faults);
+        let level = section.one_of("level", &LogLevel::NAMES, faults);
         let otlp = section.get("otlp").and_then(|node| {
             let url = HttpUrl::parse(node.text("`otlp`", faults)?);
             let url = url.and_then(|url| {
@@ -92,7 +92,7 @@ impl Telemetry {
         let otlp = self.otlp.as_ref().map(|url| tree::text(url.to_string()));
         tree::map([
             ("log", Some(tree::name_of(&LogFormat::NAMES, self.log))),
-            ("level", Some(tree::name_of(&Level::NAMES, self.level))),
+            ("level", Some(tree::name_of(&LogLevel::NAMES, self.level))),
             ("otlp", otlp),
             ("identities", Some(tree::plain(self.identities))),
         ])

@@ -83,10 +83,10 @@ fn redis_store(
     let urls = redis.urls.iter().map(|url| url.as_str());
     let mut builder = RedisStore::builder(urls)
         .topology(match &redis.mode {
-            config::Mode::Auto => Topology::Auto,
-            config::Mode::Standalone => Topology::Standalone,
-            config::Mode::Cluster => Topology::Cluster,
-            config::Mode::Sentinel { master, .. } => Topology::Sentinel {
+            config::RedisMode::Auto => Topology::Auto,
+            config::RedisMode::Standalone => Topology::Standalone,
+            config::RedisMode::Cluster => Topology::Cluster,
+            config::RedisMode::Sentinel { master, .. } => Topology::Sentinel {
                 master: master.clone(),
             },
         })

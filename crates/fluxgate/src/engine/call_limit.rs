@@ -10,13 +10,13 @@ const WINDOW: Duration = Duration::from_secs(1);
 
 /// The numbers of a `CL.THROTTLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ThrottleNumbers {
+pub(crate) struct ThrottleParameters {
     pub(crate) max_burst: i64,
     pub(crate) count: i64,
     pub(crate) period: i64,
 }
 
-impl ThrottleNumbers {
+impl ThrottleParameters {
     /// Returns the bucket of these numbers, or which of them is out of its domain.
     pub(crate) fn band(self) -> Result<Band, String> {
         let within = |name, given: i64, least, most| {

@@ -12,7 +12,7 @@ use fluxgate_http::Origin;
 use fluxgate_tower::{Handler, HeaderNames, RequestHold};
 
 use super::Engine;
-use crate::telemetry;
+use crate::telemetry::{self, Timing};
 
 /// Decides one request for one filter.
 #[derive(Debug)]
@@ -35,10 +35,10 @@ impl<'a> EngineHandler<'a> {
         }
     }
 
-    fn took(&self, since: quanta::Instant) {
+    fn add_elapsed(&self, started: quanta::Instant) {
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let now = telemetry::now();
-        let took = nanos(now.saturating_duration_since(since));
+        let took = nanos(now.saturating_duration_since(started));
         self.took.fetch_add(took, Ordering::Relaxed);
         let ended = nanos(self.engine.telemetry.since_start(now));
         self.ended.store(ended, Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Handler for EngineHandler<'_> {
             Some(rules) => limiter.try_check(rules, context, mode),
             None => Ok(limiter.missing_rule_set(rule_set)),
         };
-        self.took(started);
+        self.add_elapsed(started);
         decision
     }
 
@@ -94,7 +94,7 @@ impl Handler for EngineHandler<'_> {
     ) -> (Decision, WaitPermit) {
         let started = telemetry::now();
         let decision = self.engine.limiter.complete(pending).await;
-        self.took(started);
+        self.add_elapsed(started);
         decision
     }
 
@@ -107,7 +107,7 @@ impl Handler for EngineHandler<'_> {
         poll_once_or_spawn(async move {
             // The state expires by itself.
             if let Err(error) = engine.limiter.cancel(charge).await {
-                engine.telemetry.store_failed(&error, None);
+                engine.telemetry.record_store_failure(&error, None);
             }
         });
     }
@@ -126,17 +126,20 @@ impl Handler for EngineHandler<'_> {
     }
 
     fn record(&self, context: &RequestContext<'_>, decision: &Decision) {
-        let [took, ended] = [&self.took, &self.ended]
-            .map(|nanos| Duration::from_nanos(nanos.load(Ordering::Relaxed)));
+        let load = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
+        let timing = Timing {
+            ended: load(&self.ended),
+            took: load(&self.took),
+        };
         let telemetry = self.engine.telemetry();
-        telemetry.decided_at(context, decision, (ended, took), self.origin);
+        telemetry.record_timed_decision(context, decision, timing, self.origin);
     }
 
     fn wait_began(&self) {
-        self.engine.telemetry.wait_began();
+        self.engine.telemetry.record_wait_start();
     }
 
     fn wait_ended(&self) {
-        self.engine.telemetry.wait_ended();
+        self.engine.telemetry.record_wait_end();
     }
 }

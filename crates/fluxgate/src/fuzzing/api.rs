@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
-use crate::admin::Admin;
+use crate::admin::AdminAccess;
 use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Rules};
 use crate::engine::{Engine, Filters};
@@ -60,8 +60,8 @@ fn router() -> Router {
     engine.swap_rules(rules.clone());
     let source = RuleSource::new(config, raw, None, engine.store());
     let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source, Vec::new());
-    let admin =
-        Admin::new(config, reloader, Arc::clone(engine.telemetry())).expect("there are no tokens");
+    let admin = AdminAccess::new(config, reloader, Arc::clone(engine.telemetry()))
+        .expect("there are no tokens");
     let filters = Filters::new(config).expect("the config verifies no tokens");
     let state = ApiState::new(engine, admin, filters, CancellationToken::new());
     api::router(&state)

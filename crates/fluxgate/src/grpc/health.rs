@@ -69,7 +69,7 @@ impl HealthService {
             ServingStatus::ServiceUnknown
         } else if self.engine.is_stopping()
             || self.engine.rules().is_none()
-            || self.engine.needs_store()
+            || self.engine.awaits_store()
         {
             ServingStatus::NotServing
         } else {

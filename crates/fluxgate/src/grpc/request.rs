@@ -30,24 +30,22 @@ pub(super) enum BadRequest {
     NegativeHits(usize),
 }
 
-impl RateLimitRequest {
-    /// Returns the context of each descriptor.
-    pub(super) fn contexts(&self) -> Result<Vec<RequestContext<'_>>, BadRequest> {
-        if self.domain.is_empty() {
-            return Err(BadRequest::NoDomain);
-        }
-        match self.descriptors.len() {
-            0 => return Err(BadRequest::NoDescriptors),
-            1..=MAX_DESCRIPTORS => {}
-            _ => return Err(BadRequest::TooManyDescriptors),
-        }
-        // On the wire, 0 is the same as no cost.
-        let cost = Some(u64::from(self.hits_addend)).filter(|&cost| cost > 0);
-        let descriptors = self.descriptors.iter().enumerate();
-        descriptors
-            .map(|(index, descriptor)| context(index, descriptor, cost))
-            .collect()
+/// Returns the context of each descriptor.
+pub(super) fn contexts(request: &RateLimitRequest) -> Result<Vec<RequestContext<'_>>, BadRequest> {
+    if request.domain.is_empty() {
+        return Err(BadRequest::NoDomain);
     }
+    match request.descriptors.len() {
+        0 => return Err(BadRequest::NoDescriptors),
+        1..=MAX_DESCRIPTORS => {}
+        _ => return Err(BadRequest::TooManyDescriptors),
+    }
+    // On the wire, 0 is the same as no cost.
+    let cost = Some(u64::from(request.hits_addend)).filter(|&cost| cost > 0);
+    let descriptors = request.descriptors.iter().enumerate();
+    descriptors
+        .map(|(index, descriptor)| context(index, descriptor, cost))
+        .collect()
 }
 
 /// Returns the context of a descriptor; `cost` is that of the call.
@@ -109,7 +107,7 @@ mod tests {
             bytes in prop::collection::vec(prop_oneof![0..0x30_u8, any::<u8>()], 0..200),
         ) {
             if let Ok(request) = RateLimitRequest::decode(&*bytes)
-                && let Ok(contexts) = request.contexts()
+                && let Ok(contexts) = contexts(&request)
             {
                 prop_assert_eq!(contexts.len(), request.descriptors.len());
             }

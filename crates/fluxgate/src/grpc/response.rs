@@ -7,15 +7,13 @@ use fluxgate_tower::HeaderFamilies;
 use super::headers;
 use super::messages::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};
 
-impl RateLimitResponse {
-    /// Combines the decisions about all descriptors of a call.
-    pub(super) fn new(decisions: &[Decision], families: HeaderFamilies) -> Self {
-        let allowed = decisions.iter().all(Decision::allowed);
-        Self {
-            overall_code: code(allowed).into(),
-            statuses: decisions.iter().map(status).collect(),
-            response_headers_to_add: headers::response_headers(decisions, families),
-        }
+/// Combines the decisions about all descriptors of a call.
+pub(super) fn response(decisions: &[Decision], families: HeaderFamilies) -> RateLimitResponse {
+    let allowed = decisions.iter().all(Decision::allowed);
+    RateLimitResponse {
+        overall_code: code(allowed).into(),
+        statuses: decisions.iter().map(status).collect(),
+        response_headers_to_add: headers::response_headers(decisions, families),
     }
 }
 

@@ -15,6 +15,8 @@ use tonic_prost::ProstCodec;
 use tower_service::Service;
 
 use super::messages::{RATE_LIMIT_SERVICE, RateLimitRequest, RateLimitResponse};
+use super::request::contexts;
+use super::response::response;
 use crate::engine::{Engine, EngineError};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -35,12 +37,12 @@ impl NamedService for RateLimitService {
     const NAME: &'static str = RATE_LIMIT_SERVICE;
 }
 
-type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+type BoxedFuture<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 impl Service<http::Request<Body>> for RateLimitService {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Boxed<Self::Response, Infallible>;
+    type Future = BoxedFuture<Self::Response, Infallible>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -69,7 +71,7 @@ struct ShouldRateLimit(RateLimitService);
 
 impl UnaryService<RateLimitRequest> for ShouldRateLimit {
     type Response = RateLimitResponse;
-    type Future = Boxed<Response<RateLimitResponse>, Status>;
+    type Future = BoxedFuture<Response<RateLimitResponse>, Status>;
 
     fn call(&mut self, request: Request<RateLimitRequest>) -> Self::Future {
         let service = self.0.clone();
@@ -88,19 +90,19 @@ impl RateLimitService {
         request: &Request<RateLimitRequest>,
     ) -> Result<RateLimitResponse, Status> {
         let message = request.get_ref();
-        let contexts = message.contexts();
-        let contexts = contexts.map_err(|bad| Status::invalid_argument(bad.to_string()))?;
+        let contexts =
+            contexts(message).map_err(|bad| Status::invalid_argument(bad.to_string()))?;
         let origin = Origin::with_headers(Listener::Grpc, request.metadata().as_ref());
         let decisions = match str::from_utf8(&message.domain) {
             Ok(domain) => self.engine.check_all(domain, &contexts, &origin).await,
             // No rule set has such a name.
             Err(_) => {
                 let name = String::from_utf8_lossy(&message.domain);
-                self.engine.check_missing(&name, &contexts, &origin)
+                self.engine.check_missing_set(&name, &contexts, &origin)
             }
         };
         let decisions = decisions.map_err(cannot_decide)?;
-        Ok(RateLimitResponse::new(&decisions, self.headers))
+        Ok(response(&decisions, self.headers))
     }
 }
 

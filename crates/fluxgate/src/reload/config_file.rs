@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use fluxgate_core::regular_file;
 use fluxgate_core::regular_file::MAX_BYTES;
 
-use super::snapshot::{Compiled, ReloadError, Snapshot, invalid, rules_of};
+use super::snapshot::{CompiledRules, ReloadError, Snapshot, invalid, rules_of};
 use crate::config::{Overrides, RawConfig, rule_file};
 
 /// The config file with the overrides of the environment and flags.
@@ -43,7 +43,10 @@ impl ConfigFile {
     }
 
     /// Compiles the rules if the whole file is valid. Other settings need a restart.
-    pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<Compiled, ReloadError> {
+    pub(super) fn compile(
+        &self,
+        files: &[(PathBuf, Vec<u8>)],
+    ) -> Result<CompiledRules, ReloadError> {
         let bytes = files.first().map_or(&[][..], |(_, bytes)| bytes);
         let text = rule_file::decode_utf8(&self.path, bytes.to_vec());
         let text = text.map_err(|error| invalid(&error))?;

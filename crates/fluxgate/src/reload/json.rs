@@ -50,7 +50,7 @@ impl Json {
                 Self::List(items.collect::<Result<_, _>>()?)
             }
             Some(b'{') => {
-                let Pairs(pairs) = serde_json::from_str(text).map_err(odd)?;
+                let ObjectPairs(pairs) = serde_json::from_str(text).map_err(odd)?;
                 let pairs = pairs
                     .into_iter()
                     .map(|(name, value)| Ok((name.into_owned(), Self::read(value, depth + 1)?)));
@@ -171,25 +171,28 @@ pub(crate) fn parse_node(text: &str) -> Result<(Json, Node), Fault> {
 }
 
 /// The fields of an object, duplicates included: `RuleSets::read` reports them.
-struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct ObjectPairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ObjectPairs<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct PairsVisitor;
 
         impl<'de> Visitor<'de> for PairsVisitor {
-            type Value = Pairs<'de>;
+            type Value = ObjectPairs<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Pairs<'de>, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(
+                self,
+                mut map: M,
+            ) -> Result<ObjectPairs<'de>, M::Error> {
                 let mut pairs = Vec::new();
                 while let Some(name) = map.next_key::<String>()? {
                     pairs.push((Cow::Owned(name), map.next_value()?));
                 }
-                Ok(Pairs(pairs))
+                Ok(ObjectPairs(pairs))
             }
         }
 

@@ -9,13 +9,13 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::changes::{log_changes, log_warnings};
-use super::snapshot::{Compiled, ReloadError, Snapshot, run_blocking};
+use super::snapshot::{CompiledRules, ReloadError, Snapshot, run_blocking};
 use super::source::{RuleSource, SourceInfo};
-use super::stale_state::{StaleStateCleaner, any_resets};
+use super::stale_state::{StaleStateCleaner, has_resets};
 use crate::config::{ConfigWarning, Filter, source_warnings};
 use crate::engine::Engine;
 use crate::failure::{Exit, Failure};
-use crate::watch::{DirectoryWatch, next_signal, settled};
+use crate::watch::{DirectoryWatch, next_signal, wait_until_quiet};
 
 /// The longest wait of a service without rules before it tries again.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub(crate) struct RuleReloader {
     changed: Arc<Notify>,
     active: Option<Arc<Snapshot>>,
     /// Why the last reload failed, if it did.
-    refused: Option<Refused>,
+    refused: Option<RefusedSnapshot>,
     /// Deletes the state of replaced rules; started when first needed.
     cleaner: Option<StaleStateCleaner>,
     /// The filters that use the rules.
@@ -67,7 +67,7 @@ pub(crate) struct RuleReloader {
 
 /// A reload that failed.
 #[derive(Debug)]
-struct Refused {
+struct RefusedSnapshot {
     /// `None` where nothing could be read.
     snapshot: Option<Arc<Snapshot>>,
     error: ReloadError,
@@ -75,7 +75,7 @@ struct Refused {
 
 /// Why the reloader wakes.
 #[derive(Debug)]
-enum Wake {
+enum WakeReason {
     /// The poll interval has passed, or the source may have changed.
     Routine,
     /// SIGHUP.
@@ -86,7 +86,7 @@ enum Wake {
 
 /// How much a reload logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Occasion {
+enum ReloadCause {
     /// Only what has not been logged before.
     Routine,
     /// The outcome in any case.
@@ -126,7 +126,7 @@ impl RuleReloader {
 
     /// Reads the first rules, unless they are in Redis. They must be valid for the
     /// service to start.
-    pub(crate) fn read_first(&mut self) -> Result<Option<Compiled>, Failure> {
+    pub(crate) fn read_first(&mut self) -> Result<Option<CompiledRules>, Failure> {
         if let RuleSource::Redis(_) = &*self.source {
             return Ok(None);
         }
@@ -153,41 +153,41 @@ impl RuleReloader {
         }
         let mut watch = DirectoryWatch::new(Arc::clone(&self.changed));
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
-        let mut wake = Wake::Routine;
+        let mut wake = WakeReason::Routine;
         loop {
             // Before the reload: the watch sees the changes after it.
             watch.follow(&self.source.watched());
             match wake {
-                Wake::Routine => drop(self.reload(Occasion::Routine).await),
-                Wake::HangUp => drop(self.reload(Occasion::Requested).await),
-                Wake::Request(request) => self.answer(request).await,
+                WakeReason::Routine => drop(self.reload(ReloadCause::Routine).await),
+                WakeReason::HangUp => drop(self.reload(ReloadCause::Requested).await),
+                WakeReason::Request(request) => self.answer(request).await,
             }
             let wait = match self.active {
                 Some(_) => self.source.poll(),
                 None => back_off.next_wait(),
             };
             wake = tokio::select! {
-                () = tokio::time::sleep(wait) => Wake::Routine,
+                () = tokio::time::sleep(wait) => WakeReason::Routine,
                 () = self.changed.notified() => {
                     if !matches!(*self.source, RuleSource::Redis(_)) {
-                        settled(&self.changed).await;
+                        wait_until_quiet(&self.changed).await;
                     }
-                    Wake::Routine
+                    WakeReason::Routine
                 }
-                () = next_signal(&mut hang_up) => Wake::HangUp,
-                Some(request) = self.requests.recv() => Wake::Request(request),
+                () = next_signal(&mut hang_up) => WakeReason::HangUp,
+                Some(request) = self.requests.recv() => WakeReason::Request(request),
             };
         }
     }
 
     async fn answer(&mut self, request: ReloadRequest) {
-        let reloaded = self.reload(Occasion::Routine).await;
+        let reloaded = self.reload(ReloadCause::Routine).await;
         // The caller may be gone.
         let _ = request.send(reloaded.map_err(|error| error.to_string()));
     }
 
     /// Reads the source, and activates the rules if they are new and valid.
-    async fn reload(&mut self, occasion: Occasion) -> Result<(), ReloadError> {
+    async fn reload(&mut self, occasion: ReloadCause) -> Result<(), ReloadError> {
         let refused = self.refused.as_ref();
         let refused = refused.and_then(|refused| refused.snapshot.clone());
         let snapshot = self
@@ -199,15 +199,15 @@ impl RuleReloader {
             Err(error) => return Err(self.refuse(None, error, occasion)),
         };
         if self.active.as_ref() == Some(&snapshot) {
-            if self.refused.take().is_some() || occasion == Occasion::Requested {
+            if self.refused.take().is_some() || occasion == ReloadCause::Requested {
                 tracing::info!("the rules are unchanged");
-                self.engine.telemetry().reloaded(true);
+                self.engine.telemetry().record_reload(true);
             }
             return Ok(());
         }
         if let Some(known) = &self.refused
             && known.snapshot.as_ref() == Some(&snapshot)
-            && occasion == Occasion::Routine
+            && occasion == ReloadCause::Routine
         {
             return Err(known.error.clone());
         }
@@ -228,13 +228,13 @@ impl RuleReloader {
         &mut self,
         snapshot: Option<Arc<Snapshot>>,
         error: ReloadError,
-        occasion: Occasion,
+        occasion: ReloadCause,
     ) -> ReloadError {
         let known = self.refused.as_ref();
         let is_known = known.is_some_and(|it| it.snapshot == snapshot && it.error.is_same(&error));
-        if !is_known || occasion == Occasion::Requested {
+        if !is_known || occasion == ReloadCause::Requested {
             // Before the log: an alert on the line finds the metric changed.
-            self.engine.telemetry().reloaded(false);
+            self.engine.telemetry().record_reload(false);
             let kept = match self.active {
                 Some(_) => "new rules are refused; the active rules stay",
                 None => "there are no rules yet",
@@ -251,13 +251,13 @@ impl RuleReloader {
             }
         }
         let refusal = error.clone();
-        self.refused = Some(Refused { snapshot, error });
+        self.refused = Some(RefusedSnapshot { snapshot, error });
         refusal
     }
 
     /// Activates rules.
-    pub(crate) fn swap_rules(&mut self, compiled: Compiled) {
-        let Compiled { rules, warnings } = compiled;
+    pub(crate) fn swap_rules(&mut self, compiled: CompiledRules) {
+        let CompiledRules { rules, warnings } = compiled;
         let names_identities = self.engine.telemetry().names_identities();
         // The first rules are not a change.
         let before = self.engine.rules();
@@ -266,14 +266,14 @@ impl RuleReloader {
         let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
         let about_sources = source_warnings(&self.filters, &rules);
         let replaced = self.engine.swap_rules(rules);
-        if any_resets(&replaced) {
+        if has_resets(&replaced) {
             let engine = &self.engine;
             let cleaner = self
                 .cleaner
                 .get_or_insert_with(|| StaleStateCleaner::start(engine));
             cleaner.add(replaced);
         }
-        self.engine.telemetry().reloaded(true);
+        self.engine.telemetry().record_reload(true);
         log_changes(&changes.unwrap_or_default(), names_identities);
         log_warnings(&warnings);
         tracing::info!(rule_sets = sets, rules = count, "rules are active");

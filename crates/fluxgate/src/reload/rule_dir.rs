@@ -10,7 +10,9 @@ use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::yaml::{Faults, Node, Position, Value};
 use fluxgate_core::{RuleSets, RulesError, regular_file};
 
-use super::snapshot::{Compiled, DirectoryFiles, ReloadError, Snapshot, invalid, warning_lines};
+use super::snapshot::{
+    CompiledRules, DirectoryFiles, ReloadError, Snapshot, invalid, warning_lines,
+};
 use crate::config::{Deployment, rule_file};
 
 /// How often a directory is read until two passes agree.
@@ -21,7 +23,7 @@ pub(crate) fn rules_in(
     path: &Path,
     options: RuleOptions,
     deployment: Deployment,
-) -> Result<Compiled, ReloadError> {
+) -> Result<CompiledRules, ReloadError> {
     let dir = RuleDir::new(path.to_owned(), Duration::ZERO, options, deployment);
     dir.compile(&dir.settled()?)
 }
@@ -99,8 +101,8 @@ impl RuleDir {
     }
 
     /// Compiles the rules of all files, all or none.
-    pub(super) fn compile(&self, read: &DirectoryFiles) -> Result<Compiled, ReloadError> {
-        let mut reading = Reading {
+    pub(super) fn compile(&self, read: &DirectoryFiles) -> Result<CompiledRules, ReloadError> {
+        let mut reader = DirectoryReader {
             rules: RuleSets::read(&nothing(), self.options, &mut Faults::default()),
             options: self.options,
             deployment: &self.deployment,
@@ -109,21 +111,21 @@ impl RuleDir {
             warnings: Vec::new(),
         };
         for (path, bytes) in &read.files {
-            reading.file(path, bytes);
+            reader.file(path, bytes);
         }
         let path = self.path.display().to_string();
         let ignored = ignored_files(read);
         let ignored = ignored.map(|message| format!("{path}: warning: {message}"));
-        reading.warnings.extend(ignored);
-        let missing = self.deployment.missing_rule_sets(&reading.rules, &path);
-        reading.warnings.extend(missing);
-        if reading.wrong.is_empty() {
-            Ok(Compiled {
-                rules: reading.rules,
-                warnings: reading.warnings,
+        reader.warnings.extend(ignored);
+        let missing = self.deployment.missing_rule_sets(&reader.rules, &path);
+        reader.warnings.extend(missing);
+        if reader.wrong.is_empty() {
+            Ok(CompiledRules {
+                rules: reader.rules,
+                warnings: reader.warnings,
             })
         } else {
-            Err(ReloadError::Invalid(reading.wrong))
+            Err(ReloadError::Invalid(reader.wrong))
         }
     }
 }
@@ -159,7 +161,7 @@ fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> Option<T> {
 }
 
 /// The rules, faults and warnings found so far.
-struct Reading<'a> {
+struct DirectoryReader<'a> {
     rules: RuleSets,
     options: RuleOptions,
     deployment: &'a Deployment,
@@ -169,7 +171,7 @@ struct Reading<'a> {
     warnings: Vec<String>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> DirectoryReader<'a> {
     fn file(&mut self, path: &'a Path, bytes: &[u8]) {
         let text = rule_file::decode_utf8(path, bytes.to_vec());
         let root = text.and_then(|text| {

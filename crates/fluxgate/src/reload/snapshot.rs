@@ -32,7 +32,7 @@ pub(super) struct DirectoryFiles {
 
 /// Rules from a valid source.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledRules {
     pub(crate) rules: RuleSets,
     /// Lines about rules that are probably not intended, with their places.
     pub(crate) warnings: Vec<String>,
@@ -86,14 +86,14 @@ pub(super) fn warning_lines(source: impl fmt::Display, warnings: Vec<Fault>) -> 
 }
 
 /// Returns the rules in a config that holds them itself.
-pub(super) fn rules_of(raw: &RawConfig) -> Result<Compiled, ReloadError> {
+pub(super) fn rules_of(raw: &RawConfig) -> Result<CompiledRules, ReloadError> {
     let config = raw.check().map_err(|error| invalid(&error))?;
     let deployment = Deployment::located(&config, |field| raw.place_of(field));
     match config.rules {
         Rules::Inline(rules) => {
             let mut warnings = raw.rule_warnings(&rules, &deployment);
             warnings.extend(deployment.missing_rule_sets(&rules, "the config"));
-            Ok(Compiled { rules, warnings })
+            Ok(CompiledRules { rules, warnings })
         }
         Rules::Directory { .. } | Rules::Redis { .. } => Err(ReloadError::Unreadable(
             "a change of `rules_from` needs a restart".into(),

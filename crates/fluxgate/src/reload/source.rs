@@ -9,7 +9,7 @@ use fluxgate_redis::RuleStore;
 
 use super::config_file::ConfigFile;
 use super::rule_dir::RuleDir;
-use super::snapshot::{Compiled, ReloadError, Snapshot, rules_of, run_blocking};
+use super::snapshot::{CompiledRules, ReloadError, Snapshot, rules_of, run_blocking};
 use super::stored::RedisRules;
 use crate::config::{Config, DEFAULT_POLL, Deployment, RawConfig, Rules};
 use crate::engine::AnyStore;
@@ -134,7 +134,7 @@ impl RuleSource {
     }
 
     /// Compiles the rules of a snapshot, all or none.
-    pub(super) fn compile(&self, snapshot: &Snapshot) -> Result<Compiled, ReloadError> {
+    pub(super) fn compile(&self, snapshot: &Snapshot) -> Result<CompiledRules, ReloadError> {
         match (self, snapshot) {
             (Self::File(file), Snapshot::Files(files)) => file.compile(files),
             (Self::Dir(dir), Snapshot::Directory(files)) => dir.compile(files),

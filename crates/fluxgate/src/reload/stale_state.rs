@@ -33,7 +33,7 @@ impl StaleStateCleaner {
 }
 
 /// Returns whether any of the rules has state to delete.
-pub(super) fn any_resets(rules: &RuleSets) -> bool {
+pub(super) fn has_resets(rules: &RuleSets) -> bool {
     let mut rules = rules.iter().flat_map(|set| set.rules());
     rules.any(|rule| rule.reset_on_change())
 }

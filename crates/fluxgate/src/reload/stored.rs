@@ -10,7 +10,7 @@ use fluxgate_redis::{BackOff, RuleChanges, RuleStore, StoredRules};
 use tokio::sync::Notify;
 
 use super::json::parse_node;
-use super::snapshot::{Compiled, ReloadError, Snapshot, warning_lines};
+use super::snapshot::{CompiledRules, ReloadError, Snapshot, warning_lines};
 use crate::config::Deployment;
 
 /// The rules in the store's Redis.
@@ -63,7 +63,7 @@ impl RedisRules {
     }
 
     /// Compiles the rules of all sets, all or none.
-    pub(super) fn compile(&self, stored: &StoredRules) -> Result<Compiled, ReloadError> {
+    pub(super) fn compile(&self, stored: &StoredRules) -> Result<CompiledRules, ReloadError> {
         let none = Node {
             value: Value::Map(Vec::new()),
             position: START,
@@ -74,7 +74,7 @@ impl RedisRules {
             let read = parse_node(&set.text).map_err(|fault| vec![fault]);
             let read = read.and_then(|(_, node)| {
                 let set = check_set(name, node.clone(), self.options)?;
-                Ok((set, under_name(name, node)))
+                Ok((set, wrap_in_mapping(name, node)))
             });
             match read {
                 Ok((set, node)) => {
@@ -91,7 +91,7 @@ impl RedisRules {
         let source = "the stored rules";
         warnings.extend(self.deployment.missing_rule_sets(&rules, source));
         if wrong.is_empty() {
-            Ok(Compiled { rules, warnings })
+            Ok(CompiledRules { rules, warnings })
         } else {
             Err(ReloadError::Invalid(wrong))
         }
@@ -156,7 +156,7 @@ fn warn_once(
 }
 
 /// Returns a mapping with this rule set only.
-pub(crate) fn under_name(name: &str, set: Node) -> Node {
+pub(crate) fn wrap_in_mapping(name: &str, set: Node) -> Node {
     let position = set.position;
     let key = Node {
         value: Value::Quoted(name.into()),

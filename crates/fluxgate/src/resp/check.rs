@@ -23,7 +23,7 @@ pub(super) struct Check<'a> {
 
 impl<'a> Check<'a> {
     /// Returns whether the client asks to hold the charge.
-    pub(super) fn asks_to_hold(&self) -> bool {
+    pub(super) fn requests_hold(&self) -> bool {
         self.context.is_held()
     }
 
@@ -61,8 +61,8 @@ impl<'a> Check<'a> {
 
 /// Writes a decision. Times are in milliseconds, and -1 means never. The id of the hold follows
 /// if the client has asked for one or a rule takes slots.
-pub(super) fn write(decision: &Decision, asks_to_hold: bool, replies: &mut Replies<'_>) {
-    let has_hold = asks_to_hold || decision.rules().any(|(rule, _)| rule.takes_slots());
+pub(super) fn write(decision: &Decision, requests_hold: bool, replies: &mut Replies<'_>) {
+    let has_hold = requests_hold || decision.rules().any(|(rule, _)| rule.takes_slots());
     replies.array(9 + usize::from(has_hold));
     replies.integer(u8::from(decision.allowed()));
     replies.integer_or_null(decision.limit());

@@ -9,7 +9,7 @@ pub(super) enum Command {
     Check,
     /// Settles a hold.
     Settle,
-    /// Lets a hold live on.
+    /// Extends a hold.
     Renew,
     /// Releases a hold.
     Release,
@@ -49,14 +49,14 @@ pub(super) struct CommandSpec {
 #[derive(Debug)]
 pub(super) struct Argument {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: ArgumentKind,
     /// Redis' flags `optional` and `multiple`.
     pub(super) flags: &'static [&'static str],
 }
 
 /// The type of an argument.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum ArgumentKind {
     Key,
     Text,
     Integer,
@@ -64,7 +64,7 @@ pub(super) enum Kind {
     Block(&'static [Argument]),
 }
 
-impl Kind {
+impl ArgumentKind {
     /// Returns Redis' name of the type.
     pub(super) const fn name(&self) -> &'static str {
         match self {
@@ -104,17 +104,17 @@ impl CommandSpec {
     }
 }
 
-const fn required(name: &'static str, kind: Kind) -> Argument {
+const fn required(name: &'static str, kind: ArgumentKind) -> Argument {
     let flags = &[];
     Argument { name, kind, flags }
 }
 
-const fn optional(name: &'static str, kind: Kind) -> Argument {
+const fn optional(name: &'static str, kind: ArgumentKind) -> Argument {
     let flags = &["optional"];
     Argument { name, kind, flags }
 }
 
-const fn any_number(name: &'static str, kind: Kind) -> Argument {
+const fn any_number(name: &'static str, kind: ArgumentKind) -> Argument {
     let flags = &["optional", "multiple"];
     Argument { name, kind, flags }
 }
@@ -152,11 +152,11 @@ pub(super) const ALL: &[CommandSpec] = &[
         summary: "Charges a key by the limit that comes with the command.",
         key: Some(1),
         arguments: &[
-            required("key", Kind::Key),
-            required("max_burst", Kind::Integer),
-            required("count", Kind::Integer),
-            required("period", Kind::Integer),
-            optional("quantity", Kind::Integer),
+            required("key", ArgumentKind::Key),
+            required("max_burst", ArgumentKind::Integer),
+            required("count", ArgumentKind::Integer),
+            required("period", ArgumentKind::Integer),
+            optional("quantity", ArgumentKind::Integer),
         ],
         ..DECISION
     },
@@ -165,10 +165,13 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "fg.check",
         summary: "Decides a request by the rules of a rule set.",
         arguments: &[
-            required("rule_set", Kind::Text),
+            required("rule_set", ArgumentKind::Text),
             any_number(
                 "field-value",
-                Kind::Block(&[required("field", Kind::Text), required("value", Kind::Text)]),
+                ArgumentKind::Block(&[
+                    required("field", ArgumentKind::Text),
+                    required("value", ArgumentKind::Text),
+                ]),
             ),
         ],
         ..DECISION
@@ -178,18 +181,18 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "fg.settle",
         summary: "Settles a hold with the real cost.",
         arguments: &[
-            required("hold", Kind::Text),
-            optional("cost", Kind::Integer),
+            required("hold", ArgumentKind::Text),
+            optional("cost", ArgumentKind::Integer),
         ],
         ..DECISION
     },
     CommandSpec {
         command: Command::Renew,
         name: "fg.renew",
-        summary: "Lets a hold live for a time from now on.",
+        summary: "Extends a hold to a duration from now.",
         arguments: &[
-            required("hold", Kind::Text),
-            required("hold_for", Kind::Text),
+            required("hold", ArgumentKind::Text),
+            required("hold_for", ArgumentKind::Text),
         ],
         ..DECISION
     },
@@ -197,7 +200,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         command: Command::Release,
         name: "fg.release",
         summary: "Releases a hold: its slots are free, and its units return.",
-        arguments: &[required("hold", Kind::Text)],
+        arguments: &[required("hold", ArgumentKind::Text)],
         ..DECISION
     },
     CommandSpec {
@@ -205,7 +208,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "ping",
         summary: "Returns PONG, or the message.",
         flags: &["fast"],
-        arguments: &[optional("message", Kind::Text)],
+        arguments: &[optional("message", ArgumentKind::Text)],
         ..CONNECTION
     },
     CommandSpec {
@@ -213,7 +216,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "echo",
         summary: "Returns the message.",
         flags: &["fast"],
-        arguments: &[required("message", Kind::Text)],
+        arguments: &[required("message", ArgumentKind::Text)],
         ..CONNECTION
     },
     CommandSpec {
@@ -221,8 +224,8 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "hello",
         summary: "Selects the protocol version and describes the server.",
         arguments: &[
-            optional("protover", Kind::Integer),
-            any_number("option", Kind::Text),
+            optional("protover", ArgumentKind::Integer),
+            any_number("option", ArgumentKind::Text),
         ],
         ..CONNECTION
     },
@@ -231,8 +234,8 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "auth",
         summary: "Accepts any password for the user `default`.",
         arguments: &[
-            optional("username", Kind::Text),
-            required("password", Kind::Text),
+            optional("username", ArgumentKind::Text),
+            required("password", ArgumentKind::Text),
         ],
         ..CONNECTION
     },
@@ -241,8 +244,8 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "client",
         summary: "Names or describes this connection.",
         arguments: &[
-            required("subcommand", Kind::Text),
-            any_number("argument", Kind::Text),
+            required("subcommand", ArgumentKind::Text),
+            any_number("argument", ArgumentKind::Text),
         ],
         ..CONNECTION
     },
@@ -250,7 +253,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         command: Command::Select,
         name: "select",
         summary: "Selects database 0, the only one.",
-        arguments: &[required("index", Kind::Integer)],
+        arguments: &[required("index", ArgumentKind::Integer)],
         ..CONNECTION
     },
     CommandSpec {
@@ -258,8 +261,8 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "command",
         summary: "Describes the commands.",
         arguments: &[
-            optional("subcommand", Kind::Text),
-            any_number("command-name", Kind::Text),
+            optional("subcommand", ArgumentKind::Text),
+            any_number("command-name", ArgumentKind::Text),
         ],
         ..SERVER
     },
@@ -267,7 +270,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         command: Command::Info,
         name: "info",
         summary: "Describes the server.",
-        arguments: &[any_number("section", Kind::Text)],
+        arguments: &[any_number("section", ArgumentKind::Text)],
         ..SERVER
     },
     CommandSpec {
@@ -299,7 +302,10 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "watch",
         summary: "Not supported; returns an error.",
         key: Some(1),
-        arguments: &[required("key", Kind::Key), any_number("key", Kind::Key)],
+        arguments: &[
+            required("key", ArgumentKind::Key),
+            any_number("key", ArgumentKind::Key),
+        ],
         ..TRANSACTION
     },
     CommandSpec {
@@ -313,7 +319,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "quit",
         summary: "Closes the connection.",
         // Like Redis, ignores arguments.
-        arguments: &[any_number("ignored", Kind::Text)],
+        arguments: &[any_number("ignored", ArgumentKind::Text)],
         ..CONNECTION
     },
 ];

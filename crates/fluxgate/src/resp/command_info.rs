@@ -1,6 +1,6 @@
 //! `COMMAND`: describes the commands, for the hints of clients.
 
-use super::command::{ALL, Argument, CommandSpec, Kind};
+use super::command::{ALL, Argument, ArgumentKind, CommandSpec};
 use super::reply::{CommandError, Replies};
 
 /// `COMMAND [COUNT | LIST | INFO … | DOCS …]`.
@@ -102,8 +102,8 @@ fn write_arguments(arguments: &[Argument], replies: &mut Replies<'_>) {
     replies.array(arguments.len());
     for argument in arguments {
         let nested = match &argument.kind {
-            Kind::Block(nested) => Some(*nested),
-            Kind::Key | Kind::Text | Kind::Integer => None,
+            ArgumentKind::Block(nested) => Some(*nested),
+            ArgumentKind::Key | ArgumentKind::Text | ArgumentKind::Integer => None,
         };
         let has_flags = !argument.flags.is_empty();
         replies.map(2 + usize::from(nested.is_some()) + usize::from(has_flags));

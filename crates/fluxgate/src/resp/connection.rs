@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::buffers::{self, Input};
-use super::session::{Next, Session};
+use super::session::{NextStep, Session};
 
 /// How many more reads a connection makes when the service shuts down.
 const MAX_LAST_READS: u32 = 64;
@@ -20,7 +20,7 @@ const MAX_LAST_READS: u32 = 64;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An event that a connection waits for.
-enum Event {
+enum ConnectionEvent {
     /// The number of bytes read, and whether there may be more.
     Read(io::Result<(usize, bool)>),
     /// The service shuts down.
@@ -57,23 +57,26 @@ impl<S: ClientStream> Connection<S> {
         loop {
             let event = poll_fn(|cx| {
                 if let Poll::Ready(read) = self.input.poll_read(&mut self.stream, cx) {
-                    return Poll::Ready(Event::Read(read));
+                    return Poll::Ready(ConnectionEvent::Read(read));
                 }
                 if !is_last && closed.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(Event::Closing);
+                    return Poll::Ready(ConnectionEvent::Closing);
                 }
                 match &mut deadline {
-                    Some(deadline) => deadline.as_mut().poll(cx).map(|()| Event::Timeout),
+                    Some(deadline) => deadline
+                        .as_mut()
+                        .poll(cx)
+                        .map(|()| ConnectionEvent::Timeout),
                     None => Poll::Pending,
                 }
             });
             let may_be_more = match event.await {
-                Event::Read(Ok((1.., may_be_more))) => may_be_more,
-                Event::Read(Ok((0, _))) | Event::Timeout => {
+                ConnectionEvent::Read(Ok((1.., may_be_more))) => may_be_more,
+                ConnectionEvent::Read(Ok((0, _))) | ConnectionEvent::Timeout => {
                     return close_gracefully(self.stream).await;
                 }
-                Event::Read(Err(error)) => return Err(error),
-                Event::Closing => {
+                ConnectionEvent::Read(Err(error)) => return Err(error),
+                ConnectionEvent::Closing => {
                     // The client may have sent a request already.
                     is_last = true;
                     deadline = Some(Box::pin(tokio::time::sleep(LINGER)));
@@ -116,12 +119,12 @@ impl<S: ClientStream> Connection<S> {
             let (more, next) = self.session.answer(rest, &mut out).await;
             read += more;
             match next {
-                Next::Send => {
+                NextStep::Send => {
                     send(&mut self.stream, &out).await?;
                     out.clear();
                 }
-                Next::Read(needed) => break Some(needed),
-                Next::End => break None,
+                NextStep::Read(needed) => break Some(needed),
+                NextStep::End => break None,
             }
         };
         self.input.consume(read);

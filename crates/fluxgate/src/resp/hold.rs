@@ -48,7 +48,7 @@ pub(super) async fn release(
     Ok(())
 }
 
-/// Lets a hold live on.
+/// Extends a hold.
 pub(super) async fn renew(
     engine: &Engine,
     arguments: &[&[u8]],

@@ -16,14 +16,14 @@ const MAX_CALLS: usize = 64;
 
 /// Decisions that are not yet written, in the order of the commands.
 #[derive(Default)]
-pub(super) struct PendingDecisions<'a>(Vec<Entry<'a>>);
+pub(super) struct PendingDecisions<'a>(Vec<PendingEntry<'a>>);
 
-struct Entry<'a> {
+struct PendingEntry<'a> {
     key: &'a [u8],
-    decision: Decision<'a>,
+    decision: DecisionState<'a>,
 }
 
-enum Decision<'a> {
+enum DecisionState<'a> {
     Pending(Pin<Box<dyn Future<Output = ThrottleDecision> + Send + 'a>>),
     Ready(ThrottleDecision),
 }
@@ -41,9 +41,9 @@ impl<'a> PendingDecisions<'a> {
             self.finish(replies).await;
         }
         let decision = Box::pin(async move { throttle.decide(engine).await });
-        self.0.push(Entry {
+        self.0.push(PendingEntry {
             key,
-            decision: Decision::Pending(decision),
+            decision: DecisionState::Pending(decision),
         });
     }
 
@@ -54,10 +54,10 @@ impl<'a> PendingDecisions<'a> {
         }
         poll_fn(|cx| {
             let mut all_ready = true;
-            for Entry { decision, .. } in &mut self.0 {
-                if let Decision::Pending(pending) = decision {
+            for PendingEntry { decision, .. } in &mut self.0 {
+                if let DecisionState::Pending(pending) = decision {
                     match pending.as_mut().poll(cx) {
-                        Poll::Ready(decided) => *decision = Decision::Ready(decided),
+                        Poll::Ready(decided) => *decision = DecisionState::Ready(decided),
                         Poll::Pending => all_ready = false,
                     }
                 }
@@ -69,8 +69,8 @@ impl<'a> PendingDecisions<'a> {
             }
         })
         .await;
-        for Entry { decision, .. } in self.0.drain(..) {
-            if let Decision::Ready(decided) = decision {
+        for PendingEntry { decision, .. } in self.0.drain(..) {
+            if let DecisionState::Ready(decided) = decision {
                 decided.write(replies);
             }
         }

@@ -16,16 +16,16 @@ pub(super) type Arguments<'a> = SmallVec<[&'a [u8]; 16]>;
 
 /// The result of parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parsed {
+pub(super) enum ParsedRequest {
     /// A complete request and its length. It is ignored if it has no arguments.
-    Whole(Form, usize),
+    Whole(RequestForm, usize),
     /// The beginning of a request, and the length of input that is needed to parse on.
     Partial(usize),
 }
 
 /// The form of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum RequestForm {
     /// An array of bulk strings, which clients send.
     Array,
     /// A line of words, which humans type.
@@ -56,7 +56,7 @@ pub(super) enum ProtocolError {
 pub(super) fn parse<'a>(
     input: &'a [u8],
     arguments: &mut Arguments<'a>,
-) -> Result<Parsed, ProtocolError> {
+) -> Result<ParsedRequest, ProtocolError> {
     arguments.clear();
     match input.first() {
         Some(b'*') => parse_array(input, arguments),
@@ -67,27 +67,27 @@ pub(super) fn parse<'a>(
 fn parse_array<'a>(
     input: &'a [u8],
     arguments: &mut Arguments<'a>,
-) -> Result<Parsed, ProtocolError> {
+) -> Result<ParsedRequest, ProtocolError> {
     let (count, mut at) = match number(input, 1, ProtocolError::Count)? {
-        Number::Whole(count, at) => (count, at),
-        Number::Partial => return Ok(Parsed::Partial(input.len() + 1)),
+        ParsedNumber::Whole(count, at) => (count, at),
+        ParsedNumber::Partial => return Ok(ParsedRequest::Partial(input.len() + 1)),
     };
     // Like Redis, ignores a request with a negative number of arguments.
     let Ok(count) = usize::try_from(count) else {
-        return Ok(Parsed::Whole(Form::Array, at));
+        return Ok(ParsedRequest::Whole(RequestForm::Array, at));
     };
     if count > MAX_ARGUMENTS {
         return Err(ProtocolError::Count);
     }
     for _ in 0..count {
         match input.get(at) {
-            None => return Ok(Parsed::Partial(input.len() + 1)),
+            None => return Ok(ParsedRequest::Partial(input.len() + 1)),
             Some(b'$') => {}
             Some(other) => return Err(ProtocolError::NoArgument(*other)),
         }
         let (length, start) = match number(input, at + 1, ProtocolError::Length)? {
-            Number::Whole(length, start) => (length, start),
-            Number::Partial => return Ok(Parsed::Partial(input.len() + 1)),
+            ParsedNumber::Whole(length, start) => (length, start),
+            ParsedNumber::Partial => return Ok(ParsedRequest::Partial(input.len() + 1)),
         };
         let length = usize::try_from(length).map_err(|_| ProtocolError::Length)?;
         if length > MAX_ARGUMENT_BYTES {
@@ -101,13 +101,13 @@ fn parse_array<'a>(
         match input.get(end..at) {
             Some(b"\r\n") => arguments.push(&input[start..end]),
             Some(_) => return Err(ProtocolError::NoLineEnd),
-            None => return Ok(Parsed::Partial(at)),
+            None => return Ok(ParsedRequest::Partial(at)),
         }
     }
-    Ok(Parsed::Whole(Form::Array, at))
+    Ok(ParsedRequest::Whole(RequestForm::Array, at))
 }
 
-enum Number {
+enum ParsedNumber {
     /// A number, and where the input continues after its line end.
     Whole(i64, usize),
     Partial,
@@ -115,13 +115,13 @@ enum Number {
 
 /// Parses the number that starts at `start`.
 #[inline]
-fn number(input: &[u8], start: usize, fault: ProtocolError) -> Result<Number, ProtocolError> {
+fn number(input: &[u8], start: usize, fault: ProtocolError) -> Result<ParsedNumber, ProtocolError> {
     let mut rest = input[start..].iter();
     let mut number = 0_i64;
     let mut negative = false;
     for index in 0.. {
         match rest.next() {
-            None => return Ok(Number::Partial),
+            None => return Ok(ParsedNumber::Partial),
             // More digits could overflow.
             Some(_) if index == MAX_NUMBER_BYTES => return Err(fault),
             Some(digit @ b'0'..=b'9') => number = number * 10 + i64::from(digit - b'0'),
@@ -129,9 +129,9 @@ fn number(input: &[u8], start: usize, fault: ProtocolError) -> Result<Number, Pr
             Some(b'\r') if index > usize::from(negative) => {
                 let at = start + index + 2;
                 return match rest.next() {
-                    None => Ok(Number::Partial),
-                    Some(b'\n') if negative => Ok(Number::Whole(-number, at)),
-                    Some(b'\n') => Ok(Number::Whole(number, at)),
+                    None => Ok(ParsedNumber::Partial),
+                    Some(b'\n') if negative => Ok(ParsedNumber::Whole(-number, at)),
+                    Some(b'\n') => Ok(ParsedNumber::Whole(number, at)),
                     Some(_) => Err(ProtocolError::NoLineEnd),
                 };
             }
@@ -142,11 +142,14 @@ fn number(input: &[u8], start: usize, fault: ProtocolError) -> Result<Number, Pr
 }
 
 #[cold]
-fn parse_line<'a>(input: &'a [u8], arguments: &mut Arguments<'a>) -> Result<Parsed, ProtocolError> {
+fn parse_line<'a>(
+    input: &'a [u8],
+    arguments: &mut Arguments<'a>,
+) -> Result<ParsedRequest, ProtocolError> {
     let start = &input[..input.len().min(MAX_ARGUMENT_BYTES)];
     let Some(end) = memchr::memchr(b'\n', start) else {
         return if start.len() < MAX_ARGUMENT_BYTES {
-            Ok(Parsed::Partial(input.len() + 1))
+            Ok(ParsedRequest::Partial(input.len() + 1))
         } else {
             Err(ProtocolError::LongLine)
         };
@@ -162,7 +165,7 @@ fn parse_line<'a>(input: &'a [u8], arguments: &mut Arguments<'a>) -> Result<Pars
         }
         arguments.push(word);
     }
-    Ok(Parsed::Whole(Form::Inline, end + 1))
+    Ok(ParsedRequest::Whole(RequestForm::Inline, end + 1))
 }
 
 /// Parses an integer argument: an optional minus and digits.
@@ -194,14 +197,14 @@ mod tests {
     /// Returns the arguments as text, and the length of the request.
     fn whole(input: &[u8]) -> (Vec<String>, usize) {
         let mut arguments = Arguments::new();
-        let Ok(Parsed::Whole(_, length)) = parse(input, &mut arguments) else {
+        let Ok(ParsedRequest::Whole(_, length)) = parse(input, &mut arguments) else {
             panic!("not whole: {}", input.escape_ascii());
         };
         let text = |argument: &&[u8]| argument.escape_ascii().to_string();
         (arguments.iter().map(text).collect(), length)
     }
 
-    fn parsed(input: &[u8]) -> Result<Parsed, ProtocolError> {
+    fn parsed(input: &[u8]) -> Result<ParsedRequest, ProtocolError> {
         parse(input, &mut Arguments::new())
     }
 
@@ -258,12 +261,15 @@ mod tests {
     fn every_prefix_of_a_request_needs_more_bytes() {
         let request = b"*2\r\n$4\r\nECHO\r\n$11\r\nhello world\r\n";
         for length in 1..request.len() {
-            let Ok(Parsed::Partial(needed)) = parsed(&request[..length]) else {
+            let Ok(ParsedRequest::Partial(needed)) = parsed(&request[..length]) else {
                 panic!("{length}");
             };
             assert!((length + 1..=request.len()).contains(&needed), "{length}");
         }
-        assert_eq!(parsed(&request[..22]), Ok(Parsed::Partial(request.len())));
+        assert_eq!(
+            parsed(&request[..22]),
+            Ok(ParsedRequest::Partial(request.len()))
+        );
     }
 
     #[test]

@@ -11,9 +11,9 @@ use super::client::Client;
 use super::command::{Command, CommandSpec};
 use super::pipeline::PendingDecisions;
 use super::reply::{CommandError, Replies, Version};
-use super::request::{self, Arguments, Form, Parsed, parse_integer};
+use super::request::{self, Arguments, ParsedRequest, RequestForm, parse_integer};
 use super::throttle::{LimitCache, Throttle};
-use super::transaction::{Queued, Transaction};
+use super::transaction::{QueuedCommands, Transaction};
 use super::{command_info, hello, hold, info};
 use crate::engine::Engine;
 
@@ -22,7 +22,7 @@ const MAX_UNSENT: usize = 64 * 1024;
 
 /// The next step of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Read until the input has this length.
     Read(usize),
     /// Send the replies and run the remaining commands.
@@ -53,7 +53,7 @@ impl Session {
 
     /// Answers all complete requests in `input` in order, and returns their length. With a
     /// store in memory, the future is always ready.
-    pub(super) async fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Next) {
+    pub(super) async fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, NextStep) {
         let engine = Arc::clone(&self.engine);
         let at_once = engine.store().redis().is_none();
         let mut replies = Replies::new(out, self.client.version);
@@ -62,22 +62,22 @@ impl Session {
         let mut read = 0;
         let next = loop {
             if replies.len() >= MAX_UNSENT {
-                break Next::Send;
+                break NextStep::Send;
             }
             let rest = &input[read..];
             if rest.is_empty() {
-                break Next::Read(1);
+                break NextStep::Read(1);
             }
             let (form, request) = match request::parse(rest, &mut arguments) {
-                Ok(Parsed::Whole(form, length)) => {
+                Ok(ParsedRequest::Whole(form, length)) => {
                     read += length;
                     (form, &rest[..length])
                 }
-                Ok(Parsed::Partial(needed)) => break Next::Read(needed),
+                Ok(ParsedRequest::Partial(needed)) => break NextStep::Read(needed),
                 Err(error) => {
                     pending.finish(&mut replies).await;
                     replies.error(&format!("ERR Protocol error: {error}"));
-                    break Next::End;
+                    break NextStep::End;
                 }
             };
             let Some(name) = arguments.first() else {
@@ -111,8 +111,8 @@ impl Session {
                     }
                     replies.error(&unknown_command(&arguments));
                     // An unknown inline command is likely another protocol.
-                    if form == Form::Inline {
-                        break Next::End;
+                    if form == RequestForm::Inline {
+                        break NextStep::End;
                     }
                     continue;
                 }
@@ -120,7 +120,7 @@ impl Session {
             if let Err(error) = answered {
                 replies.error(error.text());
             } else if spec.is_some_and(|spec| spec.command == Command::Quit) {
-                break Next::End;
+                break NextStep::End;
             }
         };
         pending.finish(&mut replies).await;
@@ -153,14 +153,14 @@ impl Session {
     async fn exec(&mut self, replies: &mut Replies<'_>) -> Result<(), CommandError> {
         let transaction = self.transaction.take();
         let transaction = transaction.ok_or_else(|| CommandError::new("ERR EXEC without MULTI"))?;
-        let Queued { bytes, count } = transaction.finish()?;
+        let QueuedCommands { bytes, count } = transaction.finish()?;
         let engine = Arc::clone(&self.engine);
         replies.array(count);
         let mut pending = PendingDecisions::default();
         let mut arguments = Arguments::new();
         let mut rest = &bytes[..];
         // They were parsed when they were queued, so they parse again.
-        while let Ok(Parsed::Whole(_, length)) = request::parse(rest, &mut arguments)
+        while let Ok(ParsedRequest::Whole(_, length)) = request::parse(rest, &mut arguments)
             && let Some(spec) = arguments.first().and_then(|name| CommandSpec::find(name))
         {
             rest = &rest[length..];
@@ -198,7 +198,7 @@ impl Session {
             (Command::Check, _) => {
                 let check = Check::parse(arguments)?;
                 let decided = check.decide(&self.engine).await?;
-                check::write(&decided, check.asks_to_hold(), replies);
+                check::write(&decided, check.requests_hold(), replies);
             }
             (Command::Settle, more) => hold::settle(&self.engine, more, replies).await?,
             (Command::Renew, more) => hold::renew(&self.engine, more, replies).await?,

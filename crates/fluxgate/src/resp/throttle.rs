@@ -8,7 +8,7 @@ use fluxgate_http::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};
 use super::request::parse_integer;
-use crate::engine::{Engine, ThrottleNumbers};
+use crate::engine::{Engine, ThrottleParameters};
 
 /// A parsed command.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl<'a> Throttle<'a> {
             _ => return Err(CommandError::arguments("cl.throttle")),
         };
         let [max_burst, count, period] = numbers;
-        let numbers = ThrottleNumbers {
+        let numbers = ThrottleParameters {
             max_burst: number("max_burst", max_burst)?,
             count: number("count", count)?,
             period: number("period", period)?,
@@ -104,7 +104,7 @@ impl ThrottleDecision {
 /// The limits that a connection used recently. Creating one takes longer than using it.
 #[derive(Debug, Default)]
 pub(super) struct LimitCache {
-    entries: Vec<(ThrottleNumbers, Arc<Band>)>,
+    entries: Vec<(ThrottleParameters, Arc<Band>)>,
     /// The entry that the next new limit replaces.
     oldest: usize,
 }
@@ -113,7 +113,7 @@ impl LimitCache {
     const CAPACITY: usize = 8;
 
     #[inline]
-    fn band(&mut self, numbers: ThrottleNumbers) -> Result<Arc<Band>, CommandError> {
+    fn band(&mut self, numbers: ThrottleParameters) -> Result<Arc<Band>, CommandError> {
         let mut entries = self.entries.iter();
         match entries.find(|(cached, _)| *cached == numbers) {
             Some((_, band)) => Ok(Arc::clone(band)),
@@ -122,7 +122,7 @@ impl LimitCache {
     }
 
     #[cold]
-    fn add(&mut self, numbers: ThrottleNumbers) -> Result<Arc<Band>, CommandError> {
+    fn add(&mut self, numbers: ThrottleParameters) -> Result<Arc<Band>, CommandError> {
         let band = numbers.band();
         let band = Arc::new(band.map_err(|error| CommandError::new(format!("ERR {error}")))?);
         let entry = (numbers, Arc::clone(&band));
@@ -207,7 +207,7 @@ mod tests {
         let mut limits = LimitCache::default();
         for round in 0..3 {
             for max_burst in 0..20 {
-                let numbers = ThrottleNumbers {
+                let numbers = ThrottleParameters {
                     max_burst,
                     count: 1,
                     period: 1,

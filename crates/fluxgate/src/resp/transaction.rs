@@ -15,14 +15,14 @@ const MAX_BYTES: usize = MAX_REQUEST_BYTES;
 /// The commands since `MULTI`.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    queued: Queued,
+    queued: QueuedCommands,
     /// Whether a command was rejected, so that `EXEC` runs none.
     is_aborted: bool,
 }
 
-/// Queued commands.
+/// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
-pub(super) struct Queued {
+pub(super) struct QueuedCommands {
     /// The requests as they were received.
     pub(super) bytes: Vec<u8>,
     pub(super) count: usize,
@@ -93,7 +93,7 @@ impl Transaction {
     }
 
     /// Returns the commands to run.
-    pub(super) fn finish(self) -> Result<Queued, CommandError> {
+    pub(super) fn finish(self) -> Result<QueuedCommands, CommandError> {
         if self.is_aborted {
             Err(CommandError::new(
                 "EXECABORT Transaction discarded because of previous errors.",

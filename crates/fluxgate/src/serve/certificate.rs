@@ -25,11 +25,11 @@ pub(super) struct CertificateFiles {
     listener: Listener,
     tls: Tls,
     /// The config fields that name them.
-    fields: Fields,
+    fields: CertificateFields,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Fields {
+struct CertificateFields {
     cert: &'static str,
     key: &'static str,
     client_ca: &'static str,
@@ -37,7 +37,7 @@ struct Fields {
 
 /// The content of the files.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Content {
+pub(crate) struct CertificateContent {
     cert: Secret,
     key: Secret,
     client_ca: Option<Secret>,
@@ -75,7 +75,7 @@ impl CertificateFiles {
     pub(super) fn of(listener: Listener, config: &Config) -> Option<Self> {
         macro_rules! fields {
             ($section:literal) => {
-                Fields {
+                CertificateFields {
                     cert: concat!($section, ".tls.cert"),
                     key: concat!($section, ".tls.key"),
                     client_ca: concat!($section, ".tls.client_ca"),
@@ -97,7 +97,10 @@ impl CertificateFiles {
     }
 
     /// Returns the verifier of client certificates, if clients need one.
-    fn client_roots(&self, content: &Content) -> Result<Option<RootCertStore>, CertificateError> {
+    fn client_roots(
+        &self,
+        content: &CertificateContent,
+    ) -> Result<Option<RootCertStore>, CertificateError> {
         let (Some(path), Some(pem)) = (&self.tls.client_ca, &content.client_ca) else {
             return Ok(None);
         };
@@ -112,7 +115,7 @@ impl CertificateFiles {
 }
 
 impl FileValue for CertificateFiles {
-    type Content = Content;
+    type Content = CertificateContent;
     type Value = ServerConfig;
     type Error = CertificateError;
 
@@ -134,18 +137,18 @@ impl FileValue for CertificateFiles {
         }
     }
 
-    fn read(&self) -> Result<Content, CertificateError> {
+    fn read(&self) -> Result<CertificateContent, CertificateError> {
         let Self { tls, fields, .. } = self;
         let client_ca = tls.client_ca.as_deref();
         let client_ca = client_ca.map(|path| Secret::read(fields.client_ca, path));
-        Ok(Content {
+        Ok(CertificateContent {
             cert: Secret::read(fields.cert, &tls.cert)?,
             key: Secret::read(fields.key, &tls.key)?,
             client_ca: client_ca.transpose()?,
         })
     }
 
-    fn build(&self, content: &Content) -> Result<ServerConfig, CertificateError> {
+    fn build(&self, content: &CertificateContent) -> Result<ServerConfig, CertificateError> {
         let Self { tls, fields, .. } = self;
         let chain = certificates(&content.cert, fields.cert, &tls.cert)?;
         let key = PrivateKeyDer::from_pem_slice(content.key.as_bytes());

@@ -80,7 +80,7 @@ impl ListenerTls {
     }
 
     fn failed(&self, reason: &str) {
-        if self.telemetry.tls_handshake_failed(self.listener) {
+        if self.telemetry.record_tls_failure(self.listener) {
             let listener = self.listener.name();
             tracing::info!(listener, reason, "a TLS handshake failed");
         }

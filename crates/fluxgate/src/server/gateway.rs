@@ -114,6 +114,6 @@ impl fluxgate_gateway::Engine for Engine {
 
 impl CallObserver for Telemetry {
     fn call_settled(&self, end: CallEnd, prompt_tokens: u64, completion_tokens: u64) {
-        self.llm_call_settled(end, prompt_tokens, completion_tokens);
+        self.record_llm_call(end, prompt_tokens, completion_tokens);
     }
 }

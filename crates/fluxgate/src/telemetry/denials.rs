@@ -51,8 +51,8 @@ impl DenialLog {
     }
 
     /// Returns whether to log a denial.
-    pub(super) fn pass(&self, uptime: Duration) -> bool {
-        tracing::enabled!(tracing::Level::INFO) && self.sampler.pass(uptime)
+    pub(super) fn should_log(&self, uptime: Duration) -> bool {
+        tracing::enabled!(tracing::Level::INFO) && self.sampler.allows(uptime)
     }
 
     /// Writes a line. `unlogged` is the total number of denials left out so far.

@@ -1,18 +1,20 @@
-//! What happened in the last second, for the live view.
+//! The counts of the last second, for the live view.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fluxgate_core::Outcome;
 use serde::Serialize;
 
-use super::metrics::Counted;
-use super::{Telemetry, clock};
+use super::clock;
+use super::metrics::{DecisionTotals, Metrics};
+use super::open_holds::HoldCounts;
 
 /// The counters at the last reading.
 #[derive(Debug)]
-pub(crate) struct LiveReader(Counted);
+pub(crate) struct LiveReader(DecisionTotals);
 
-/// What happened since the last reading.
+/// The counts since the last reading.
 #[derive(Debug, Serialize)]
 pub(crate) struct LiveSecond {
     pub(crate) at_ms: u64,
@@ -51,18 +53,22 @@ impl LiveSecond {
     }
 }
 
-impl Telemetry {
+impl LiveReader {
     /// Returns a reader that starts now.
-    pub(crate) fn live_reader(&self) -> LiveReader {
-        LiveReader(self.metrics.counted())
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        Self(metrics.read_totals())
     }
 
-    /// Returns what happened since the last reading. `is_shared` says whether other processes
-    /// use the store.
-    pub(crate) fn read_live(&self, reader: &mut LiveReader, is_shared: bool) -> LiveSecond {
-        let counted = self.metrics.counted();
-        let since = counted.clone().since(&reader.0);
-        *reader = LiveReader(counted);
+    /// Returns what happened since the last reading.
+    pub(super) fn read(
+        &mut self,
+        metrics: &Metrics,
+        holds: &HoldCounts,
+        uptime: Duration,
+    ) -> LiveSecond {
+        let totals = metrics.read_totals();
+        let since = totals.clone().since(&self.0);
+        self.0 = totals;
         let micros = |thousandths| since.quantile(thousandths).map(in_thousandths);
         let rules = since.rules.iter().filter(|((_, rule), _)| !rule.is_empty());
         let rules = rules.map(|(name, counts)| LiveRule {
@@ -73,11 +79,9 @@ impl Telemetry {
             used: since.used.get(name).copied().map(in_thousandths),
         });
         let total = since.total();
-        let now = self.started.elapsed();
-        let holds = self.holds.count(is_shared, now);
         LiveSecond {
             at_ms: clock::micros(clock::unix_time()) / 1000,
-            uptime_s: now.as_secs(),
+            uptime_s: uptime.as_secs(),
             decisions: named(&total.by_outcome),
             denied: total.denied,
             rules: rules.collect(),
@@ -85,7 +89,7 @@ impl Telemetry {
                 p50: micros(500),
                 p99: micros(990),
             },
-            waiting: self.metrics.waiting(),
+            waiting: metrics.waiting(),
             slots: holds.slots.values().sum(),
         }
     }

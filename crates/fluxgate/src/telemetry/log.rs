@@ -14,23 +14,23 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::config::{Level, LogFormat, Telemetry};
-pub(crate) use audit::{AUDIT, AuditPlace};
+use crate::config::{LogFormat, LogLevel, Telemetry};
+pub(crate) use audit::{AUDIT, AuditReservation};
 use json::JsonLines;
 pub(super) use queue::dropped;
-use sampling::Sampling;
+use sampling::SamplingLayer;
 pub(super) use sampling::suppressed;
-pub(crate) use writer::Flush;
+pub(crate) use writer::FlushGuard;
 
 /// Starts logging as the config says. Dropping the returned guard writes the lines that are
 /// still queued.
-pub(crate) fn init(config: &Telemetry) -> Flush {
+pub(crate) fn init(config: &Telemetry) -> FlushGuard {
     let level = match config.level {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
     };
     // Lines of libraries below a warning may contain whole requests.
     let targets = Targets::new()
@@ -39,7 +39,7 @@ pub(crate) fn init(config: &Telemetry) -> Flush {
         // Audit lines are written at any level.
         .with_target(AUDIT, LevelFilter::INFO);
     let (queue, flush) = writer::start();
-    let sampling = Sampling::new(queue.clone());
+    let sampling = SamplingLayer::new(queue.clone());
     let lines = fmt::layer().with_ansi(false).with_writer(queue);
     let subscriber = tracing_subscriber::registry().with(targets).with(sampling);
     let initialized = match config.log {

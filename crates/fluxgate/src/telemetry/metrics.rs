@@ -4,13 +4,13 @@
 //! a decision takes no lock and touches no cache line of another core.
 
 mod admin;
-mod counted;
 mod durations;
 mod exposition;
 mod llm;
 mod process;
 mod render;
 mod shard;
+mod totals;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,10 +24,11 @@ use crate::telemetry::recent::RecentRequests;
 use crate::telemetry::top::TopCounts;
 pub(crate) use admin::AdminDenial;
 use admin::AdminDenials;
-pub(super) use counted::Counted;
 use fluxgate_http::Listener;
 use llm::LlmCounts;
+pub(super) use render::render_metrics;
 use shard::{STATUS_CLASSES, Shards, lock};
+pub(super) use totals::DecisionTotals;
 
 /// All metrics of the service.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(super) struct Metrics {
     shards: Shards,
     /// When the process started, since 1970.
     started: Duration,
-    reload: Reload,
+    reload: ReloadStatus,
     /// How many requests are waiting.
     waiting: AtomicU64,
     pub(super) spans: SpanCounts,
@@ -45,7 +46,7 @@ pub(super) struct Metrics {
 
 /// The results of loading the rules.
 #[derive(Debug, Default)]
-struct Reload {
+struct ReloadStatus {
     /// Whether the rules were valid the last time: 0 or 1.
     last_valid: AtomicU64,
     /// When the rules were last valid, in seconds since 1970.
@@ -81,7 +82,7 @@ impl Metrics {
         Self {
             shards: Shards::new(),
             started,
-            reload: Reload::default(),
+            reload: ReloadStatus::default(),
             waiting: AtomicU64::new(0),
             spans: SpanCounts::default(),
             llm: LlmCounts::default(),
@@ -96,7 +97,8 @@ impl Metrics {
         &self,
         rule_set: &str,
         rule: Option<&ActiveRule>,
-        (outcome, is_allowed): (Outcome, bool),
+        outcome: Outcome,
+        is_allowed: bool,
         took: Duration,
         used: Option<u64>,
     ) {
@@ -144,6 +146,11 @@ impl Metrics {
         }
     }
 
+    /// Reads all counters of decisions.
+    pub(super) fn read_totals(&self) -> DecisionTotals {
+        DecisionTotals::read(&self.shards)
+    }
+
     /// Returns how many requests are waiting.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
@@ -186,21 +193,23 @@ impl Metrics {
     }
 
     /// Records whether the rules were valid when they were loaded at `now`, since 1970.
-    pub(super) fn reloaded(&self, valid: bool, now: Duration) {
+    pub(super) fn record_reload(&self, is_valid: bool, now: Duration) {
         let reload = &self.reload;
-        if valid {
+        if is_valid {
             reload.last_valid_at.store(now.as_secs(), Ordering::Relaxed);
         } else {
             reload.failures.fetch_add(1, Ordering::Relaxed);
         }
-        reload.last_valid.store(u64::from(valid), Ordering::Relaxed);
+        reload
+            .last_valid
+            .store(u64::from(is_valid), Ordering::Relaxed);
     }
 
-    pub(super) fn wait_began(&self) {
+    pub(super) fn count_wait_start(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn wait_ended(&self) {
+    pub(super) fn count_wait_end(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -238,8 +247,8 @@ mod tests {
         let count = |rules: &RuleSets, times: u32| {
             let rule = &rules.get("s").unwrap().rules()[0];
             for _ in 0..times {
-                let denied = (Outcome::Denied, false);
-                metrics.count_decision("s", Some(rule), denied, Duration::ZERO, None);
+                let denied = Outcome::Denied;
+                metrics.count_decision("s", Some(rule), denied, false, Duration::ZERO, None);
             }
         };
         std::thread::scope(|scope| {
@@ -249,8 +258,8 @@ mod tests {
         });
         count(&after, 5);
         count(&before, 2);
-        metrics.count_decision("", None, (Outcome::NoRule, true), Duration::ZERO, None);
-        let text = metrics.render(&StoreGauges::default(), &HoldCounts::default());
+        metrics.count_decision("", None, Outcome::NoRule, true, Duration::ZERO, None);
+        let text = render_metrics(&metrics, &StoreGauges::default(), &HoldCounts::default());
         let decisions = text
             .lines()
             .filter(|line| line.starts_with("fluxgate_decisions_total{"));
@@ -276,9 +285,9 @@ mod tests {
     #[test]
     fn a_failed_reload_keeps_the_time_of_the_last_successful_one() {
         let metrics = Metrics::new(Duration::ZERO);
-        metrics.reloaded(true, Duration::from_secs(7));
-        metrics.reloaded(false, Duration::from_secs(9));
-        let text = metrics.render(&StoreGauges::default(), &HoldCounts::default());
+        metrics.record_reload(true, Duration::from_secs(7));
+        metrics.record_reload(false, Duration::from_secs(9));
+        let text = render_metrics(&metrics, &StoreGauges::default(), &HoldCounts::default());
         for line in [
             "fluxgate_config_last_reload_successful 0",
             "fluxgate_config_last_reload_success_timestamp_seconds 7",

@@ -122,20 +122,20 @@ impl OpenHolds {
     }
 
     /// Records when a hold that was renewed ends.
-    pub(super) fn renewed(&self, hold: HoldId, ends: Duration) {
+    pub(super) fn record_renewed(&self, hold: HoldId, ends: Duration) {
         if let Some(open) = self.shard(hold).holds.get_mut(&hold) {
             open.ends = ends;
         }
     }
 
     /// Records that the hold of a running request has expired.
-    pub(super) fn expired(&self, hold: HoldId) {
+    pub(super) fn record_expired(&self, hold: HoldId) {
         self.shard(hold).holds.remove(&hold);
         self.expired.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that somebody has settled a hold, and whether it was still held.
-    pub(super) fn settled(&self, hold: HoldId, was_held: bool) {
+    pub(super) fn record_settled(&self, hold: HoldId, was_held: bool) {
         self.shard(hold).holds.remove(&hold);
         if !was_held {
             self.settled_late.fetch_add(1, Ordering::Relaxed);
@@ -230,12 +230,12 @@ rule_sets:
         take(&holds, SECOND).await;
         let counts = holds.count(false, 2 * SECOND);
         assert_eq!((counts.holds, exports(&counts), counts.expired), (3, 6, 0));
-        holds.settled(settled, true);
-        holds.renewed(renewed, 15 * SECOND);
+        holds.record_settled(settled, true);
+        holds.record_renewed(renewed, 15 * SECOND);
         let counts = holds.count(false, 11 * SECOND);
         assert_eq!((counts.holds, exports(&counts), counts.expired), (1, 2, 1));
-        holds.expired(renewed);
-        holds.settled(renewed, false);
+        holds.record_expired(renewed);
+        holds.record_settled(renewed, false);
         let counts = holds.count(true, 11 * SECOND);
         assert_eq!((counts.holds, exports(&counts)), (0, 0));
         assert_eq!(counts.settled_late, 1);

@@ -40,7 +40,7 @@ const LAST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The queue of spans. Only requests that the caller traces and samples have a span.
 #[derive(Debug)]
-pub(super) struct Spans {
+pub(super) struct SpanQueue {
     queue: Sender<Span>,
     metrics: Arc<Metrics>,
 }
@@ -57,13 +57,13 @@ pub(crate) struct Exporter {
 
 /// A running exporter.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningExporter {
     ended: CancellationToken,
     task: JoinHandle<()>,
 }
 
 /// Creates a queue of spans and the exporter that sends them to `url`.
-pub(super) fn open(url: &HttpUrl, metrics: &Arc<Metrics>) -> (Spans, Exporter) {
+pub(super) fn open(url: &HttpUrl, metrics: &Arc<Metrics>) -> (SpanQueue, Exporter) {
     let (queue, spans) = mpsc::channel(MAX_SPANS);
     let exporter = Exporter {
         spans,
@@ -72,10 +72,10 @@ pub(super) fn open(url: &HttpUrl, metrics: &Arc<Metrics>) -> (Spans, Exporter) {
         last_logged: None,
     };
     let metrics = Arc::clone(metrics);
-    (Spans { queue, metrics }, exporter)
+    (SpanQueue { queue, metrics }, exporter)
 }
 
-impl Spans {
+impl SpanQueue {
     /// Adds the decision about a request.
     pub(super) fn add_check(&self, decision: &Decision, took: Duration, origin: &Origin<'_>) {
         let outcome = decision.outcome();
@@ -128,10 +128,10 @@ impl Spans {
 
 impl Exporter {
     /// Starts sending on this runtime.
-    pub(crate) fn start(self) -> Running {
+    pub(crate) fn start(self) -> RunningExporter {
         let ended = CancellationToken::new();
         let task = tokio::spawn(self.run(ended.clone()));
-        Running { ended, task }
+        RunningExporter { ended, task }
     }
 
     async fn run(mut self, ended: CancellationToken) {
@@ -191,7 +191,7 @@ impl Exporter {
     }
 }
 
-impl Running {
+impl RunningExporter {
     /// Sends the remaining spans, if the collector accepts them in time.
     pub(crate) async fn end(self) {
         self.ended.cancel();
@@ -224,7 +224,7 @@ mod tests {
         );
         let (queue, mut sent) = mpsc::channel(10);
         let (mut telemetry, _) = Telemetry::new(&config::Telemetry::default(), false);
-        telemetry.spans = Some(Spans { queue, metrics });
+        telemetry.spans = Some(SpanQueue { queue, metrics });
         record(&telemetry, &limiter, &origin);
         drop(telemetry);
         std::iter::from_fn(|| sent.try_recv().ok()).collect()
@@ -237,7 +237,7 @@ mod tests {
             let _ = ready(limiter.check("s", &user("b")));
             let contexts = [user("a"), user("b")];
             let decisions = ready(limiter.check_all("s", &contexts));
-            telemetry.all_decided(&contexts, &decisions, now(), origin);
+            telemetry.record_decisions(&contexts, &decisions, now(), origin);
         });
         let [span] = &spans[..] else {
             panic!("{spans:?}");
@@ -254,7 +254,7 @@ mod tests {
         let spans = spans_of(|telemetry, limiter, origin| {
             let decision = ready(limiter.consume("s", "r", &["a"], None)).unwrap();
             assert_eq!(decision.band().map(Band::id), Some("b0"));
-            telemetry.consumed((&["a"], None), &decision, now(), origin);
+            telemetry.record_consume(&["a"], None, &decision, now(), origin);
             let ad_hoc = AdHocDecision {
                 outcome: Outcome::Never,
                 allowed: false,
@@ -262,7 +262,7 @@ mod tests {
                 retry_after: Retry::Never,
                 reset_after: fluxgate_core::store::Micros::ZERO,
             };
-            telemetry.ad_hoc_decided(&ad_hoc, now(), origin);
+            telemetry.record_ad_hoc_decision(&ad_hoc, now(), origin);
         });
         let rules: Vec<_> = spans.iter().map(|span| span.rule.as_deref()).collect();
         assert_eq!(rules, [Some("r"), None]);

@@ -106,12 +106,12 @@ impl RecentRequests {
     }
 
     /// Copies the last recorded requests, which is faster than to decode them.
-    pub(super) fn copy(&self, most: usize) -> Recording {
+    pub(super) fn copy(&self, most: usize) -> EncodedRequests {
         let skipped = self.sizes.len().saturating_sub(most);
         let before: usize = self.sizes.range(..skipped).map(|size| *size as usize).sum();
         let (first, second) = self.bytes.as_slices();
         let in_first = before.min(first.len());
-        Recording {
+        EncodedRequests {
             bytes: [&first[in_first..], &second[before - in_first..]].concat(),
             sizes: self.sizes.range(skipped..).copied().collect(),
         }
@@ -119,28 +119,28 @@ impl RecentRequests {
 }
 
 /// A copy of the requests of one thread, the oldest first.
-pub(super) struct Recording {
+pub(super) struct EncodedRequests {
     bytes: Vec<u8>,
     sizes: Vec<u32>,
 }
 
-impl Recording {
+impl EncodedRequests {
     /// Reads the requests.
     pub(super) fn requests(&self) -> Vec<RecentRequest> {
         let mut rest = &self.bytes[..];
         let requests = self.sizes.iter().filter_map(|size| {
             let (request, behind) = rest.split_at_checked(*size as usize)?;
             rest = behind;
-            Reader(request).request()
+            RequestDecoder(request).request()
         });
         requests.collect()
     }
 }
 
 /// Reads a request.
-struct Reader<'r>(&'r [u8]);
+struct RequestDecoder<'r>(&'r [u8]);
 
-impl<'r> Reader<'r> {
+impl<'r> RequestDecoder<'r> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

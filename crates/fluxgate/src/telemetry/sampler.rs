@@ -28,7 +28,7 @@ impl Sampler {
     }
 
     /// Returns whether an event may pass at this time since the start of the service.
-    pub(super) fn pass(&self, uptime: Duration) -> bool {
+    pub(super) fn allows(&self, uptime: Duration) -> bool {
         let now = clock::micros(uptime);
         let full_at = self.full_at.load(Ordering::Relaxed);
         let next = full_at.max(now) + self.interval;
@@ -51,7 +51,7 @@ mod tests {
         let passed = |from: u64, until: u64| {
             let mut times = (from..until).step_by(1_000).map(Duration::from_micros);
             std::iter::from_fn(|| times.next())
-                .filter(|now| sampler.pass(*now))
+                .filter(|now| sampler.allows(*now))
                 .count()
         };
         assert_eq!(passed(0, 1_000), 1);
@@ -59,6 +59,6 @@ mod tests {
         assert_eq!(passed(50_000, 1_050_000), 10);
         // A long pause does not enlarge the burst.
         let late = Duration::from_secs(3600);
-        assert_eq!((0..100).filter(|_| sampler.pass(late)).count(), 5);
+        assert_eq!((0..100).filter(|_| sampler.allows(late)).count(), 5);
     }
 }

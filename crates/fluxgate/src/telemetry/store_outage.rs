@@ -26,7 +26,7 @@ pub(super) struct StoreOutage {
 
 impl StoreOutage {
     /// Records a failure.
-    pub(super) fn failed(&self, error: &StoreError, now: Duration) {
+    pub(super) fn record_failure(&self, error: &StoreError, now: Duration) {
         let now = clock::micros(now).max(1);
         self.last_failure.fetch_max(now, Ordering::Relaxed);
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
@@ -43,7 +43,7 @@ impl StoreOutage {
     }
 
     /// Records that the store answered.
-    pub(super) fn answered(&self, now: Duration) {
+    pub(super) fn record_answer(&self, now: Duration) {
         let started = self.started.load(Ordering::Relaxed);
         if started != 0 {
             self.end_if_over(started, clock::micros(now));

@@ -1,7 +1,7 @@
 //! The heaviest identities of the last minute, by rule.
 //!
 //! Each thread counts in tables of its own, one for every ten seconds. A table has a fixed
-//! number of places, in lines. An identity belongs to one line; if the line is full, it
+//! number of entries, in lines. An identity belongs to one line; if the line is full, it
 //! replaces the lowest of the line and takes over its count, as Space-Saving does. So a count
 //! is never too low, and too high by at most what it took over, its error.
 
@@ -50,10 +50,11 @@ impl TopCounts {
         &mut self,
         now: Duration,
         rule: RuleNumber,
-        (identity, hash): (&[u8], u64),
+        identity: &[u8],
+        hash: u64,
         is_denied: bool,
     ) {
-        let short = (identity.len() > MAX_IDENTITY).then(|| shortened(identity, hash));
+        let short = (identity.len() > MAX_IDENTITY).then(|| shorten(identity, hash));
         let identity = short.as_deref().unwrap_or(identity);
         self.requests.current(now).count(rule, identity, hash);
         if is_denied {
@@ -102,7 +103,7 @@ struct Table {
     total: u64,
     /// Kept apart, so that the hashes of a line fill one line of the cache.
     hashes: Vec<[u64; LINE]>,
-    places: Vec<[Place; LINE]>,
+    entries: Vec<[CountedIdentity; LINE]>,
 }
 
 impl Default for Table {
@@ -111,7 +112,7 @@ impl Default for Table {
             number: u64::MAX,
             total: 0,
             hashes: vec![[0; LINE]; LINES],
-            places: std::iter::repeat_with(Default::default)
+            entries: std::iter::repeat_with(Default::default)
                 .take(LINES)
                 .collect(),
         }
@@ -119,7 +120,7 @@ impl Default for Table {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct CountedIdentity {
     rule: Option<RuleNumber>,
     identity: Identity,
     count: u64,
@@ -129,35 +130,35 @@ struct Place {
 impl Table {
     fn count(&mut self, rule: RuleNumber, identity: &[u8], hash: u64) {
         self.total += 1;
-        let hash = mixed(hash, rule);
+        let hash = mix(hash, rule);
         let line = hash as usize % LINES;
-        let (hashes, places) = (&mut self.hashes[line], &mut self.places[line]);
-        for (known, place) in hashes.iter().zip(&mut *places) {
-            if *known == hash && place.rule == Some(rule) && *place.identity == *identity {
-                place.count += 1;
+        let (hashes, entries) = (&mut self.hashes[line], &mut self.entries[line]);
+        for (known, entry) in hashes.iter().zip(&mut *entries) {
+            if *known == hash && entry.rule == Some(rule) && *entry.identity == *identity {
+                entry.count += 1;
                 return;
             }
         }
-        let lowest = (0..LINE).min_by_key(|index| places[*index].count);
+        let lowest = (0..LINE).min_by_key(|index| entries[*index].count);
         let lowest = lowest.unwrap_or_default();
         hashes[lowest] = hash;
-        let place = &mut places[lowest];
-        place.rule = Some(rule);
-        place.identity.clear();
-        place.identity.extend_from_slice(identity);
-        place.error = place.count;
-        place.count += 1;
+        let entry = &mut entries[lowest];
+        entry.rule = Some(rule);
+        entry.identity.clear();
+        entry.identity.extend_from_slice(identity);
+        entry.error = entry.count;
+        entry.count += 1;
     }
 
     /// Returns the highest count that an identity missing from the line may have.
     fn most_missing(&self, line: usize) -> u64 {
-        let counts = self.places[line].iter().map(|place| place.count);
+        let counts = self.entries[line].iter().map(|entry| entry.count);
         counts.min().unwrap_or_default()
     }
 }
 
 /// Returns what is kept of a long identity.
-fn shortened(identity: &[u8], hash: u64) -> Identity {
+fn shorten(identity: &[u8], hash: u64) -> Identity {
     let text = describe_identity(identity);
     let mut short = Identity::from_slice(&[AS_TEXT]);
     short.extend_from_slice(&text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)]);
@@ -166,14 +167,14 @@ fn shortened(identity: &[u8], hash: u64) -> Identity {
 }
 
 /// Returns a hash of a rule and an identity.
-fn mixed(hash: u64, rule: RuleNumber) -> u64 {
+fn mix(hash: u64, rule: RuleNumber) -> u64 {
     let rule = u64::from(rule.get());
     (hash ^ rule.wrapping_mul(0x9e37_79b9_7f4a_7c15)).rotate_left(29)
 }
 
 /// The heaviest identities.
 #[derive(Debug, Default)]
-pub(crate) struct Top {
+pub(crate) struct TopList {
     /// All that was counted.
     pub(crate) total: u64,
     /// The most that an identity in none of the tables may have.
@@ -211,13 +212,12 @@ pub(super) struct TopSum {
     total: u64,
     /// The most that a missing identity may have, by line.
     missing: Vec<u64>,
-    /// By identity: its line, its count, its error, and what its line may hide in the tables
-    /// that have it.
-    known: HashMap<(RuleNumber, Identity), Known>,
+    totals: HashMap<(RuleNumber, Identity), IdentityTotal>,
 }
 
+/// The counts of an identity in all tables that have it.
 #[derive(Debug, Default)]
-struct Known {
+struct IdentityTotal {
     line: usize,
     count: u64,
     error: u64,
@@ -233,7 +233,7 @@ impl TopSum {
             now,
             total: 0,
             missing: vec![0; LINES],
-            known: HashMap::new(),
+            totals: HashMap::new(),
         }
     }
 
@@ -241,41 +241,45 @@ impl TopSum {
     pub(super) fn add(&mut self, counts: &TopCounts) {
         for table in counts.slices(self.by).within(self.window, self.now) {
             self.total += table.total;
-            for (line, places) in table.places.iter().enumerate() {
+            for (line, entries) in table.entries.iter().enumerate() {
                 let missing = table.most_missing(line);
                 self.missing[line] += missing;
-                for place in places {
-                    let Some(rule) = place.rule else { continue };
-                    let known = self.known.entry((rule, place.identity.clone()));
-                    let known = known.or_default();
-                    known.line = line;
-                    known.count += place.count;
-                    known.error += place.error;
-                    known.covered += missing;
+                for entry in entries {
+                    let Some(rule) = entry.rule else { continue };
+                    let total = self.totals.entry((rule, entry.identity.clone()));
+                    let total = total.or_default();
+                    total.line = line;
+                    total.count += entry.count;
+                    total.error += entry.error;
+                    total.covered += missing;
                 }
             }
         }
     }
 
     /// Returns the identities of some rules with the highest counts.
-    pub(super) fn into_top(self, most: usize, is_wanted: impl Fn(RuleNumber) -> bool) -> Top {
-        let known = self.known.into_iter();
-        let known = known.filter(|((rule, _), _)| is_wanted(*rule));
-        let entries = known.map(|((rule, identity), known)| {
+    pub(super) fn into_list(
+        self,
+        most: usize,
+        includes_rule: impl Fn(RuleNumber) -> bool,
+    ) -> TopList {
+        let totals = self.totals.into_iter();
+        let totals = totals.filter(|((rule, _), _)| includes_rule(*rule));
+        let entries = totals.map(|((rule, identity), total)| {
             // It may have been pushed out of the tables that do not have it.
-            let hidden = self.missing[known.line] - known.covered;
+            let hidden = self.missing[total.line] - total.covered;
             TopEntry {
                 rule,
                 identity,
-                count: known.count + hidden,
-                error: known.error + hidden,
+                count: total.count + hidden,
+                error: total.error + hidden,
             }
         });
         let mut entries: Vec<_> = entries.collect();
         let order = |entry: &TopEntry| (u64::MAX - entry.count, entry.identity.clone());
         entries.sort_by_cached_key(order);
         entries.truncate(most);
-        Top {
+        TopList {
             total: self.total,
             error: self.missing.iter().copied().max().unwrap_or_default(),
             entries,
@@ -296,11 +300,11 @@ mod tests {
         rules.get("s").unwrap().rules()[0].number()
     }
 
-    fn top(threads: &[TopCounts], by: TopBy, window: u64, now: u64, most: usize) -> Top {
+    fn top(threads: &[TopCounts], by: TopBy, window: u64, now: u64, most: usize) -> TopList {
         let seconds = Duration::from_secs;
         let mut sum = TopSum::new(by, seconds(window), seconds(now));
         threads.iter().for_each(|counts| sum.add(counts));
-        sum.into_top(most, |_| true)
+        sum.into_list(most, |_| true)
     }
 
     #[test]
@@ -313,12 +317,12 @@ mod tests {
                 for time in 0..times {
                     let hash = hashes.of(identity);
                     let now = Duration::from_secs(time + thread as u64);
-                    counts.count(now, rule, (identity, hash), time >= 3);
+                    counts.count(now, rule, identity, hash, time >= 3);
                 }
             }
         }
         let requests = top(&threads, TopBy::Requests, 60, 5, 9);
-        let counts = |top: &Top| -> Vec<_> {
+        let counts = |top: &TopList| -> Vec<_> {
             let entries = top.entries.iter();
             entries.map(|it| (it.count, it.error)).collect()
         };
@@ -328,7 +332,7 @@ mod tests {
         assert_eq!(top(&threads, TopBy::Requests, 60, 5, 1).entries.len(), 1);
         let mut sum = TopSum::new(TopBy::Requests, MAX_WINDOW, Duration::from_secs(5));
         threads.iter().for_each(|counts| sum.add(counts));
-        let removed = sum.into_top(9, |known| known != rule);
+        let removed = sum.into_list(9, |known| known != rule);
         assert_eq!((removed.entries.len(), removed.total), (0, 16));
         // A window has all that is in it, whatever the time within a table.
         assert_eq!(top(&threads, TopBy::Requests, 60, 64, 9).total, 16);
@@ -350,7 +354,7 @@ mod tests {
         let identity = set.identity_of(&set.rules()[0], &user).unwrap();
         for _ in 0..2 {
             let hash = hashes.of(&identity);
-            counts.count(Duration::ZERO, rule, (&identity, hash), false);
+            counts.count(Duration::ZERO, rule, &identity, hash, false);
         }
         let top = top(&[counts], TopBy::Requests, 60, 0, 9);
         assert_eq!(top.entries[0].count, 2);
@@ -388,7 +392,7 @@ mod tests {
             let identity = (rank as u64).to_le_bytes();
             let now = Duration::from_secs(60 * request as u64 / REQUESTS as u64);
             let counts = &mut threads[request % 2];
-            counts.count(now, rule, (&identity, hashes.of(&identity)), false);
+            counts.count(now, rule, &identity, hashes.of(&identity), false);
         }
         let found = top(&threads, TopBy::Requests, 60, 59, 100_000);
         assert_eq!(found.total, REQUESTS as u64);

@@ -89,7 +89,7 @@ fn warn(error: &notify::Error) {
 }
 
 /// Waits until a change of files is complete.
-pub(crate) async fn settled(changed: &Notify) {
+pub(crate) async fn wait_until_quiet(changed: &Notify) {
     let end = Instant::now() + LONGEST;
     while timeout(QUIET, changed.notified()).await.is_ok() && Instant::now() < end {}
 }

@@ -9,12 +9,12 @@ pub(crate) struct Signals {
     /// SIGHUP: reload the rules.
     pub(crate) hangup: Option<Signal>,
     /// SIGTERM and Ctrl-C: shut down.
-    pub(crate) shutdown: Shutdown,
+    pub(crate) shutdown: ShutdownSignals,
 }
 
 /// SIGTERM and Ctrl-C.
 #[derive(Debug)]
-pub(crate) struct Shutdown {
+pub(crate) struct ShutdownSignals {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
 }
@@ -24,7 +24,7 @@ impl Signals {
     pub(crate) fn listen() -> Self {
         Self {
             hangup: listen(SignalKind::hangup()),
-            shutdown: Shutdown {
+            shutdown: ShutdownSignals {
                 terminate: listen(SignalKind::terminate()),
                 interrupt: listen(SignalKind::interrupt()),
             },
@@ -32,7 +32,7 @@ impl Signals {
     }
 }
 
-impl Shutdown {
+impl ShutdownSignals {
     /// Waits for the first signal. The second ends the process at once.
     pub(crate) async fn wait(mut self) {
         self.next().await;

@@ -25,10 +25,10 @@ impl Condition {
             tags(headers, header::IF_NONE_MATCH)?,
         ) {
             (None, None) => Ok(Self::Any),
-            (Some(Tags::Any), None) => Ok(Self::Present),
-            (Some(Tags::List(tags)), None) => Ok(Self::OneOf(tags)),
-            (None, Some(Tags::Any)) => Ok(Self::Absent),
-            (None, Some(Tags::List(tags))) => Ok(Self::NoneOf(tags)),
+            (Some(EtagList::Any), None) => Ok(Self::Present),
+            (Some(EtagList::List(tags)), None) => Ok(Self::OneOf(tags)),
+            (None, Some(EtagList::Any)) => Ok(Self::Absent),
+            (None, Some(EtagList::List(tags))) => Ok(Self::NoneOf(tags)),
             (Some(_), Some(_)) => Err(Problem::bad_request(
                 "`If-Match` and `If-None-Match` exclude each other",
             )),
@@ -62,13 +62,13 @@ impl Condition {
     }
 }
 
-enum Tags {
+enum EtagList {
     Any,
     /// Without their quotes.
     List(Vec<String>),
 }
 
-fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<Tags>, Problem> {
+fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<EtagList>, Problem> {
     let bad = || Problem::bad_request(format!("`{name}` must be * or a list of ETags in quotes"));
     let mut tags = Vec::new();
     let mut given = false;
@@ -76,7 +76,7 @@ fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<Tags>, Problem> 
         given = true;
         let value = value.to_str().map_err(|_| bad())?;
         if value.trim() == "*" {
-            return Ok(Some(Tags::Any));
+            return Ok(Some(EtagList::Any));
         }
         for tag in value
             .split(',')
@@ -93,7 +93,7 @@ fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<Tags>, Problem> 
             }
         }
     }
-    Ok(given.then_some(Tags::List(tags)))
+    Ok(given.then_some(EtagList::List(tags)))
 }
 
 #[cfg(test)]

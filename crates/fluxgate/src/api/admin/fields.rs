@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 use crate::api::body::missing;
 use crate::api::identity::Identity;
 use crate::api::{consume, query};
-use crate::engine::ThrottleNumbers;
+use crate::engine::ThrottleParameters;
 
 /// The fields of a body or of a query.
 #[derive(Debug, Default)]
-pub(super) struct Fields<'a> {
+pub(super) struct AdminFields<'a> {
     identity: Option<Identity<'a>>,
     /// Texts, in the order of [`TEXTS`].
     texts: [Option<String>; TEXTS.len()],
@@ -53,7 +53,7 @@ const NAMES_WITHOUT_UNITS: &[&str] = NAMES.split_at(NAMES.len() - 1).0;
 
 /// The fields of a call without `units`.
 #[derive(Debug)]
-pub(super) struct WithoutUnits<'a>(pub(super) Fields<'a>);
+pub(super) struct ResetFields<'a>(pub(super) AdminFields<'a>);
 
 /// The limit that the fields refer to.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl CallLimit<'_> {
             (None, Some(_)) => consume::band("1", "1"),
             (None, None) => {
                 let (max_burst, count, period) = (0, 1, 1);
-                let numbers = ThrottleNumbers {
+                let numbers = ThrottleParameters {
                     max_burst,
                     count,
                     period,
@@ -109,7 +109,7 @@ impl CallLimit<'_> {
     }
 }
 
-impl Fields<'_> {
+impl AdminFields<'_> {
     /// Returns the limit that the fields refer to. Refuses fields that cannot be combined.
     pub(super) fn target(&self) -> Result<Target<'_>, Problem> {
         if self.text("key").is_some() {
@@ -178,7 +178,7 @@ impl Fields<'_> {
                     })?;
                 }
                 let [max_burst, count, period] = numbers;
-                let numbers = ThrottleNumbers {
+                let numbers = ThrottleParameters {
                     max_burst,
                     count,
                     period,
@@ -261,13 +261,13 @@ impl Fields<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for AdminFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(FieldsVisitor(NAMES))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for WithoutUnits<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ResetFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = deserializer.deserialize_map(FieldsVisitor(NAMES_WITHOUT_UNITS))?;
         Ok(Self(fields))
@@ -278,14 +278,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for WithoutUnits<'a> {
 struct FieldsVisitor(&'static [&'static str]);
 
 impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = Fields<'de>;
+    type Value = AdminFields<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Fields<'de>, M::Error> {
-        let mut fields = Fields::default();
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<AdminFields<'de>, M::Error> {
+        let mut fields = AdminFields::default();
         let mut seen = [false; NAMES.len()];
         while let Some(name) = map.next_key::<String>()? {
             let place = self.0.iter().position(|known| *known == name);

@@ -8,8 +8,10 @@ use fluxgate_core::store::Micros;
 use fluxgate_core::{BandState, LimiterError, StoreError};
 use fluxgate_http::Problem;
 
-use super::fields::{Fields, Target, WithoutUnits};
-use crate::admin::{Change, Role, may_have_been_applied};
+use super::fields::{AdminFields, ResetFields, Target};
+use crate::admin::{
+    AuditedChange, Role, may_have_been_applied, reserve_audit_line, write_audit_line,
+};
 use crate::api::blocking_pool::run_to_completion;
 use crate::api::body::{self, missing};
 use crate::api::decision_json::units_on_lease;
@@ -28,10 +30,10 @@ pub(super) async fn refund(
     let (head, body) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Operator)?;
     let body = body::read(&head.headers, body).await?;
-    let place = api.admin.reserve_audit_line().await?;
+    let audit = reserve_audit_line().await?;
     run_to_completion(async move {
         let engine = &api.engine;
-        let fields: Fields<'_> = body::parse(&body)?;
+        let fields: AdminFields<'_> = body::parse(&body)?;
         let (target, units) = (fields.target()?, fields.units()?);
         let (refunded, change, described);
         match target {
@@ -45,32 +47,32 @@ pub(super) async fn refund(
                 let identity = identity.unwrap_or_default();
                 refunded = engine.refund(rule_set, rule, &identity, units).await;
                 described = engine.identity_in_logs(rule_set, rule, &identity);
-                change = Change {
+                change = AuditedChange {
                     rule_set,
                     rule: Some(rule),
-                    ..Change::default()
+                    ..AuditedChange::default()
                 };
             }
             Target::Call(limit) => {
                 let (key, band) = (&limit.key, limit.band()?);
                 refunded = engine.refund_ad_hoc(key, band, units).await;
                 described = engine.ad_hoc_key_in_logs(key);
-                change = Change {
+                change = AuditedChange {
                     rule_id: limit.rule_id,
-                    ..Change::default()
+                    ..AuditedChange::default()
                 };
             }
         }
         let is_uncertain = is_uncertain(&refunded);
         if refunded.is_ok() || is_uncertain {
-            let change = Change {
+            let change = AuditedChange {
                 action: "refund",
                 identity: Some(&described),
                 units: Some(units),
                 is_uncertain,
                 ..change
             };
-            api.admin.audit(place, &caller, &head.headers, &change);
+            write_audit_line(audit, &caller, &head.headers, &change);
         }
         Ok(json_response(format!("{{\"remaining\":{}}}", refunded?)))
     })
@@ -85,19 +87,19 @@ pub(super) async fn reset(
     let (head, body) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Operator)?;
     let body = body::read(&head.headers, body).await?;
-    let place = api.admin.reserve_audit_line().await?;
+    let audit = reserve_audit_line().await?;
     run_to_completion(async move {
         let engine = &api.engine;
-        let WithoutUnits(fields) = body::parse(&body)?;
+        let ResetFields(fields) = body::parse(&body)?;
         let (reset, change, described);
         match fields.target()? {
             Target::Set(rule_set) => {
                 api.admin.authorize(&head, Role::Admin)?;
                 reset = engine.reset_set(rule_set).await;
                 described = None;
-                change = Change {
+                change = AuditedChange {
                     rule_set,
-                    ..Change::default()
+                    ..AuditedChange::default()
                 };
             }
             Target::Rule {
@@ -108,19 +110,19 @@ pub(super) async fn reset(
                 let identity = identity.as_deref();
                 reset = engine.reset(rule_set, rule, identity).await;
                 described = identity.map(|it| engine.identity_in_logs(rule_set, rule, it));
-                change = Change {
+                change = AuditedChange {
                     rule_set,
                     rule: Some(rule),
-                    ..Change::default()
+                    ..AuditedChange::default()
                 };
             }
             Target::Call(limit) => {
                 let band = limit.band_for_reset()?;
                 reset = engine.reset_ad_hoc(&limit.key, &band).await;
                 described = Some(engine.ad_hoc_key_in_logs(&limit.key));
-                change = Change {
+                change = AuditedChange {
                     rule_id: limit.rule_id,
-                    ..Change::default()
+                    ..AuditedChange::default()
                 };
             }
         }
@@ -128,14 +130,14 @@ pub(super) async fn reset(
         let is_uncertain =
             is_uncertain(&reset) || (described.is_none() && store_error(&reset).is_some());
         if reset.is_ok() || is_uncertain {
-            let change = Change {
+            let change = AuditedChange {
                 action: "reset",
                 identity: described.as_deref(),
                 reset: reset.as_ref().ok().copied(),
                 is_uncertain,
                 ..change
             };
-            api.admin.audit(place, &caller, &head.headers, &change);
+            write_audit_line(audit, &caller, &head.headers, &change);
         }
         Ok(json_response(format!("{{\"reset\":{}}}", reset?)))
     })
@@ -161,7 +163,7 @@ pub(super) async fn state(
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
-    let fields = Fields::from_query(head.uri.query().unwrap_or_default())?;
+    let fields = AdminFields::from_query(head.uri.query().unwrap_or_default())?;
     let bands: Vec<_> = match fields.target()? {
         Target::Set(_) => return Err(missing("rule")),
         Target::Rule {

@@ -21,10 +21,10 @@ use crate::api::body;
 use crate::api::response::json_response;
 use crate::api::state::ApiState;
 use access::{no_such_rule, no_such_set, read, set_etag, store_failed, store_of};
-use edit::{Edit, Rules};
+use edit::{Edit, EditTarget, EditableRuleSet};
 use update::Update;
 
-type Names = Path<(String, String)>;
+type RulePath = Path<(String, String)>;
 
 /// Returns a stored set to a caller that may see it.
 async fn view(api: &ApiState, head: &Parts, set: &str) -> Result<StoredSet, Problem> {
@@ -45,13 +45,13 @@ pub(super) async fn get_set(
 
 pub(super) async fn get_rule(
     State(api): State<Arc<ApiState>>,
-    Path((set, rule)): Names,
+    Path((set, rule)): RulePath,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let stored = read(store_of(&api)?, &set).await?;
-    let rules = Rules::read(&set, stored.as_ref())?;
+    let rules = EditableRuleSet::read(&set, stored.as_ref())?;
     let text = rules.get(&rule).ok_or_else(|| no_such_rule(&set, &rule))?;
     let text = text.to_string();
     respond(&head, &etag_of(&text), &text)
@@ -122,13 +122,19 @@ pub(super) async fn put_set(
         }
     };
     let edit = Edit::Replace(api.write_pool.run(parse).await?);
-    let update = Update::new(&head, caller, "put rule set", (set, None), edit)?;
+    let update = Update::new(
+        &head,
+        caller,
+        "put rule set",
+        EditTarget { set, rule: None },
+        edit,
+    )?;
     update.run(api).await
 }
 
 pub(super) async fn put_rule(
     State(api): State<Arc<ApiState>>,
-    Path((set, rule)): Names,
+    Path((set, rule)): RulePath,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
@@ -138,8 +144,11 @@ pub(super) async fn put_rule(
     let (names, options) = ((set.clone(), rule.clone()), api.admin.options);
     let parse = move || edit::parse_rule(&names.0, &names.1, &body, options);
     let new = api.write_pool.run(parse).await?;
-    let about = (set, Some(rule));
-    let update = Update::new(&head, caller, "put rule", about, Edit::PutRule(new))?;
+    let target = EditTarget {
+        set,
+        rule: Some(rule),
+    };
+    let update = Update::new(&head, caller, "put rule", target, Edit::PutRule(new))?;
     update.run(api).await
 }
 
@@ -150,43 +159,52 @@ pub(super) async fn delete_set(
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
-    let update = Update::new(&head, caller, "delete rule set", (set, None), Edit::Delete)?;
+    let update = Update::new(
+        &head,
+        caller,
+        "delete rule set",
+        EditTarget { set, rule: None },
+        Edit::Delete,
+    )?;
     update.run(api).await
 }
 
 pub(super) async fn delete_rule(
     State(api): State<Arc<ApiState>>,
-    Path((set, rule)): Names,
+    Path((set, rule)): RulePath,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
-    let about = (set, Some(rule));
-    let update = Update::new(&head, caller, "delete rule", about, Edit::DeleteRule)?;
+    let target = EditTarget {
+        set,
+        rule: Some(rule),
+    };
+    let update = Update::new(&head, caller, "delete rule", target, Edit::DeleteRule)?;
     update.run(api).await
 }
 
 pub(super) async fn enable(
     api: State<Arc<ApiState>>,
-    names: Names,
+    names: RulePath,
     request: Request,
 ) -> Result<Response, Problem> {
-    switch(api, names, request, true).await
+    set_enabled(api, names, request, true).await
 }
 
 pub(super) async fn disable(
     api: State<Arc<ApiState>>,
-    names: Names,
+    names: RulePath,
     request: Request,
 ) -> Result<Response, Problem> {
-    switch(api, names, request, false).await
+    set_enabled(api, names, request, false).await
 }
 
-async fn switch(
+async fn set_enabled(
     State(api): State<Arc<ApiState>>,
-    Path((set, rule)): Names,
+    Path((set, rule)): RulePath,
     request: Request,
-    on: bool,
+    is_enabled: bool,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
@@ -194,9 +212,16 @@ async fn switch(
     if has_body {
         body::check_type(&head.headers)?;
     }
-    let action = if on { "enable rule" } else { "disable rule" };
-    let about = (set, Some(rule));
-    let update = Update::new(&head, caller, action, about, Edit::Switch(on))?;
+    let action = if is_enabled {
+        "enable rule"
+    } else {
+        "disable rule"
+    };
+    let target = EditTarget {
+        set,
+        rule: Some(rule),
+    };
+    let update = Update::new(&head, caller, action, target, Edit::SetEnabled(is_enabled))?;
     update.run(api).await
 }
 

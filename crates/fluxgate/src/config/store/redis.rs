@@ -20,7 +20,7 @@ pub struct Redis {
     /// At least one URL. Several URLs are nodes of a cluster, or sentinels.
     pub urls: Vec<RedisUrl>,
     /// The kind of deployment.
-    pub mode: Mode,
+    pub mode: RedisMode,
     /// The user to log in as.
     pub username: Option<String>,
     /// The file with the password.
@@ -41,7 +41,7 @@ pub struct Redis {
 
 /// The kind of a Redis deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum RedisMode {
     /// Detected from the server's replies.
     Auto,
     /// One server.
@@ -90,7 +90,7 @@ impl Redis {
             faults.add(node.position, "`redis` needs `url` or `urls`");
         }
         let urls = read_urls(url, urls, faults);
-        let mode = Mode::read(node, &section, &urls, faults);
+        let mode = RedisMode::read(node, &section, &urls, faults);
         if let Some(node) = section.get("username")
             && urls.iter().any(|(_, url)| url.has_user)
         {
@@ -133,10 +133,10 @@ impl Redis {
             (urls.next(), None)
         };
         let (mode, sentinel) = match &self.mode {
-            Mode::Auto => ("auto", None),
-            Mode::Standalone => ("standalone", None),
-            Mode::Cluster => ("cluster", None),
-            Mode::Sentinel {
+            RedisMode::Auto => ("auto", None),
+            RedisMode::Standalone => ("standalone", None),
+            RedisMode::Cluster => ("cluster", None),
+            RedisMode::Sentinel {
                 master,
                 password_file,
             } => {
@@ -216,7 +216,7 @@ fn read_prefix<'n>(section: &Section<'n>, faults: &mut Faults) -> Option<&'n str
     Some(prefix)
 }
 
-impl Mode {
+impl RedisMode {
     fn read(
         redis: &Node,
         section: &Section<'_>,

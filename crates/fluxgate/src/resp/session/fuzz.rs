@@ -76,12 +76,12 @@ pub(super) fn replies_of<'a>(
             sent.append(&mut out);
             input.drain(..read);
             match next {
-                Next::Read(more) => {
+                NextStep::Read(more) => {
                     assert!(more > input.len(), "the input already has {more} bytes");
                     needed = more;
                 }
-                Next::Send => {}
-                Next::End => return (sent, true),
+                NextStep::Send => {}
+                NextStep::End => return (sent, true),
             }
         }
     }

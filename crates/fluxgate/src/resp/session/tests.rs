@@ -138,7 +138,7 @@ fn unsent_replies_are_bounded() {
     let pipeline = b"COMMAND DOCS\r\n".repeat(4_000);
     let mut out = Vec::new();
     let (read, next) = ready(session().answer(&pipeline, &mut out));
-    assert_eq!(next, Next::Send);
+    assert_eq!(next, NextStep::Send);
     assert!(read < pipeline.len() && out.len() < 2 * MAX_UNSENT);
 }
 

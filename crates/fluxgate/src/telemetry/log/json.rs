@@ -39,7 +39,7 @@ where
         SystemTime.format_time(&mut writer)?;
         let (level, target) = (metadata.level(), quoted(metadata.target()));
         write!(writer, "\",\"level\":\"{level}\",\"target\":{target}")?;
-        let mut fields = Fields {
+        let mut fields = FieldWriter {
             writer: writer.by_ref(),
             written: Ok(()),
         };
@@ -50,12 +50,12 @@ where
 }
 
 /// Writes the fields of an event.
-struct Fields<'a> {
+struct FieldWriter<'a> {
     writer: Writer<'a>,
     written: fmt::Result,
 }
 
-impl Fields<'_> {
+impl FieldWriter<'_> {
     fn write(&mut self, field: &Field, value: impl fmt::Display) {
         if self.written.is_ok() {
             let name = quoted(field.name());
@@ -64,7 +64,7 @@ impl Fields<'_> {
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for FieldWriter<'_> {
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.write(field, value);
     }

@@ -24,14 +24,14 @@ pub(in crate::telemetry) fn dropped() -> u64 {
 
 /// A queue that accepts lines without blocking.
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
-    lines: SyncSender<Item>,
+pub(super) struct LineQueue {
+    lines: SyncSender<QueueItem>,
     audit: AuditQueue,
 }
 
 /// An entry of the queue.
 #[derive(Debug)]
-pub(super) enum Item {
+pub(super) enum QueueItem {
     Line(String),
     /// Wakes the writer for audit lines and summaries.
     Wake,
@@ -39,9 +39,9 @@ pub(super) enum Item {
     End,
 }
 
-impl Queue {
+impl LineQueue {
     /// Creates a queue and the receivers of its lines and its audit lines.
-    pub(super) fn new() -> (Self, Receiver<Item>, Receiver<AuditLine>) {
+    pub(super) fn new() -> (Self, Receiver<QueueItem>, Receiver<AuditLine>) {
         let (lines, receiver) = mpsc::sync_channel(MAX_LINES);
         let (audit, audit_lines) = AuditQueue::new();
         (Self { lines, audit }, receiver, audit_lines)
@@ -50,36 +50,36 @@ impl Queue {
     /// Wakes the writer for audit lines and summaries. If the queue is full, the writer is
     /// awake already.
     pub(super) fn wake(&self) {
-        let _ = self.lines.try_send(Item::Wake);
+        let _ = self.lines.try_send(QueueItem::Wake);
     }
 
     /// Ends the writer. Returns `false` if the queue is full.
     pub(super) fn try_end(&self) -> bool {
-        self.lines.try_send(Item::End).is_ok()
+        self.lines.try_send(QueueItem::End).is_ok()
     }
 
     fn push(&self, line: String, is_audit: bool) {
         if is_audit {
             self.audit.push(line);
             self.wake();
-        } else if self.lines.try_send(Item::Line(line)).is_err() {
+        } else if self.lines.try_send(QueueItem::Line(line)).is_err() {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl<'a> MakeWriter<'a> for Queue {
-    type Writer = OneLine<'a>;
+impl<'a> MakeWriter<'a> for LineQueue {
+    type Writer = LineWriter<'a>;
 
-    fn make_writer(&'a self) -> OneLine<'a> {
-        OneLine {
+    fn make_writer(&'a self) -> LineWriter<'a> {
+        LineWriter {
             queue: self,
             is_audit: false,
         }
     }
 
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> OneLine<'a> {
-        OneLine {
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter<'a> {
+        LineWriter {
             queue: self,
             is_audit: metadata.target() == AUDIT,
         }
@@ -87,8 +87,8 @@ impl<'a> MakeWriter<'a> for Queue {
 }
 
 /// Queues one line, which the formatter writes in one piece.
-pub(super) struct OneLine<'a> {
-    queue: &'a Queue,
+pub(super) struct LineWriter<'a> {
+    queue: &'a LineQueue,
     is_audit: bool,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn take_own_lines() -> String {
     OWN_LINES.with_borrow_mut(|own| own.as_mut().map(std::mem::take).unwrap_or_default())
 }
 
-impl Write for OneLine<'_> {
+impl Write for LineWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let line = one_line(bytes);
         let line = OWN_LINES.with_borrow_mut(|own| match own {

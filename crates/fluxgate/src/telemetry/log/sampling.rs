@@ -14,7 +14,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 use super::audit::AUDIT;
-use super::queue::Queue;
+use super::queue::LineQueue;
 use crate::telemetry::clock;
 use crate::telemetry::sampler::Sampler;
 
@@ -24,8 +24,8 @@ const BURST: u64 = 100;
 const PER_SECOND: u64 = 10;
 
 /// How many causes are distinguished: several times the number of call sites.
-const SLOTS: usize = 1024;
-/// How many slots are tried before two causes share one.
+const MAX_CAUSES: usize = 1024;
+/// How many entries are tried before two causes share one.
 const PROBES: usize = 32;
 /// How many bytes of a suppressed message its summary quotes.
 const MAX_BYTES: usize = 200;
@@ -34,7 +34,7 @@ const MAX_BYTES: usize = 200;
 const OWN_TARGET: &str = "fluxgate::telemetry::log::";
 
 /// The causes that this process has seen.
-static CAUSES: [OnceLock<Cause>; SLOTS] = [const { OnceLock::new() }; SLOTS];
+static CAUSES: [OnceLock<Cause>; MAX_CAUSES] = [const { OnceLock::new() }; MAX_CAUSES];
 /// Whether there are suppressed lines that no summary has reported.
 static UNREPORTED: AtomicBool = AtomicBool::new(false);
 
@@ -63,25 +63,25 @@ pub(super) fn report() {
 /// A layer that lets a burst of lines of each cause pass, and then a few per second. Lines at
 /// `debug` and `trace` are not sampled: an operator has enabled them.
 #[derive(Debug)]
-pub(super) struct Sampling {
+pub(super) struct SamplingLayer {
     /// Wakes the thread that writes the summaries.
-    queue: Queue,
+    queue: LineQueue,
 }
 
-impl Sampling {
-    pub(super) fn new(queue: Queue) -> Self {
+impl SamplingLayer {
+    pub(super) fn new(queue: LineQueue) -> Self {
         Self { queue }
     }
 }
 
-impl<S: Subscriber> Layer<S> for Sampling {
+impl<S: Subscriber> Layer<S> for SamplingLayer {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
         if *metadata.level() > Level::INFO {
             return true;
         }
         let cause = Cause::of(metadata);
-        if cause.is_exempt || cause.sampler.pass(clock::monotonic()) {
+        if cause.is_exempt || cause.sampler.allows(clock::monotonic()) {
             return true;
         }
         if cause.suppress() {
@@ -128,9 +128,9 @@ impl Cause {
     fn of(metadata: &'static Metadata<'static>) -> &'static Self {
         // Fibonacci hashing. The lowest bits of an address are always zero.
         let hash = (ptr::from_ref(metadata).addr() as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let start = (hash >> 32) as usize % SLOTS;
-        let slots = (start..start + PROBES).map(|slot| &CAUSES[slot % SLOTS]);
-        let mut causes = slots.map(|slot| slot.get_or_init(|| Self::new(metadata)));
+        let start = (hash >> 32) as usize % MAX_CAUSES;
+        let entries = (start..start + PROBES).map(|entry| &CAUSES[entry % MAX_CAUSES]);
+        let mut causes = entries.map(|entry| entry.get_or_init(|| Self::new(metadata)));
         let found = causes.find(|cause| ptr::eq(cause.metadata, metadata));
         found.unwrap_or_else(|| CAUSES[start].get_or_init(|| Self::new(metadata)))
     }
@@ -149,7 +149,7 @@ impl Cause {
         // Only `report` holds the lock, and only briefly.
         if let Ok(mut message) = self.message.try_lock() {
             message.clear();
-            event.record(&mut Message(&mut message));
+            event.record(&mut MessageVisitor(&mut message));
         }
     }
 
@@ -179,9 +179,9 @@ impl Cause {
 const SUPPRESSED: &str = "log lines were suppressed";
 
 /// Copies the beginning of an event's message.
-struct Message<'a>(&'a mut String);
+struct MessageVisitor<'a>(&'a mut String);
 
-impl Visit for Message<'_> {
+impl Visit for MessageVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             // Fails if the message is truncated.
@@ -236,9 +236,9 @@ mod tests {
     #[test]
     fn each_cause_is_sampled_separately_and_debug_and_audit_lines_are_not_sampled() {
         let passed = Passed::default();
-        let (queue, _lines, _audit_lines) = Queue::new();
+        let (queue, _lines, _audit_lines) = LineQueue::new();
         let subscriber = tracing_subscriber::registry()
-            .with(Sampling::new(queue))
+            .with(SamplingLayer::new(queue))
             .with(passed.clone());
         let took = tracing::subscriber::with_default(subscriber, || {
             let started = clock::monotonic();

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::audit::{self, AuditLine};
-use super::queue::{Item, Queue, collect_own_lines, dropped, take_own_lines};
+use super::queue::{LineQueue, QueueItem, collect_own_lines, dropped, take_own_lines};
 use super::sampling;
 use crate::telemetry::clock;
 
@@ -22,8 +22,8 @@ const LAST_TIMEOUT: Duration = Duration::from_secs(1);
 const LAST_AUDIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Starts the thread. Returns its queue, and the guard that flushes it.
-pub(super) fn start() -> (Queue, Flush) {
-    let (queue, lines, audit_lines) = Queue::new();
+pub(super) fn start() -> (LineQueue, FlushGuard) {
+    let (queue, lines, audit_lines) = LineQueue::new();
     let (writing, written) = mpsc::channel();
     let write = move || {
         collect_own_lines();
@@ -35,7 +35,7 @@ pub(super) fn start() -> (Queue, Flush) {
         // The log does not work, so this cannot be logged.
         eprintln!("cannot start the thread that writes the log: {error}");
     }
-    let flush = Flush {
+    let flush = FlushGuard {
         queue: queue.clone(),
         written,
     };
@@ -45,8 +45,8 @@ pub(super) fn start() -> (Queue, Flush) {
 /// A guard that writes the queued lines when it is dropped, if standard error accepts them.
 #[derive(Debug)]
 #[must_use = "dropping it early loses the last lines"]
-pub(crate) struct Flush {
-    queue: Queue,
+pub(crate) struct FlushGuard {
+    queue: LineQueue,
     /// Closes when everything is written.
     written: Receiver<()>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Flush {
 /// Writes lines to standard error.
 #[derive(Debug)]
 struct Writer {
-    lines: Receiver<Item>,
+    lines: Receiver<QueueItem>,
     audit: Receiver<AuditLine>,
     /// How many dropped lines were reported.
     reported: u64,
@@ -63,7 +63,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(lines: Receiver<Item>, audit: Receiver<AuditLine>) -> Self {
+    fn new(lines: Receiver<QueueItem>, audit: Receiver<AuditLine>) -> Self {
         Self {
             lines,
             audit,
@@ -72,7 +72,7 @@ impl Writer {
         }
     }
 
-    /// Writes lines until [`Item::End`].
+    /// Writes lines until [`QueueItem::End`].
     fn run(mut self) {
         let mut bytes = Vec::new();
         let mut audit_lines = Vec::new();
@@ -90,7 +90,7 @@ impl Writer {
             self.report(&mut bytes, ended);
             write_all(&bytes);
             bytes.clear();
-            // They are written, so this frees their places.
+            // They are written, so this frees their permits.
             audit_lines.clear();
         }
     }
@@ -111,9 +111,9 @@ impl Writer {
         };
         while let Some(item) = next {
             match item {
-                Item::Line(line) => bytes.extend_from_slice(line.as_bytes()),
-                Item::Wake => {}
-                Item::End => return Some(true),
+                QueueItem::Line(line) => bytes.extend_from_slice(line.as_bytes()),
+                QueueItem::Wake => {}
+                QueueItem::End => return Some(true),
             }
             if bytes.len() >= BATCH_BYTES {
                 break;
@@ -160,7 +160,7 @@ fn write_all(mut bytes: &[u8]) {
     }
 }
 
-impl Drop for Flush {
+impl Drop for FlushGuard {
     fn drop(&mut self) {
         const STEP: Duration = Duration::from_millis(10);
         let started = clock::monotonic();

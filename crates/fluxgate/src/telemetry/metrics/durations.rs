@@ -47,7 +47,7 @@ pub(super) const BOUNDS: [u64; 19] = [
 
 /// The histogram of one thread.
 #[derive(Debug, Default)]
-pub(super) struct Durations {
+pub(super) struct DurationHistogram {
     buckets: [Tally; BOUNDS.len() + 1],
     /// The total time in nanoseconds.
     sum: Tally,
@@ -55,14 +55,14 @@ pub(super) struct Durations {
 
 /// The sum of the histograms of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct AllDurations {
+pub(super) struct DurationTotals {
     /// The number of decisions in each bucket, not cumulative.
     pub(super) buckets: [u64; BOUNDS.len() + 1],
     /// The total time in nanoseconds.
     pub(super) sum: u64,
 }
 
-impl Durations {
+impl DurationHistogram {
     pub(super) fn add(&self, took: Duration) {
         let took = clock::nanos(took);
         // A linear search: most decisions are in one of the first buckets.
@@ -72,8 +72,8 @@ impl Durations {
     }
 }
 
-impl AllDurations {
-    pub(super) fn add(&mut self, durations: &Durations) {
+impl DurationTotals {
+    pub(super) fn add(&mut self, durations: &DurationHistogram) {
         for (all, bucket) in self.buckets.iter_mut().zip(&durations.buckets) {
             *all += bucket.get();
         }
@@ -87,11 +87,11 @@ mod tests {
 
     #[test]
     fn a_bound_belongs_to_its_bucket() {
-        let durations = Durations::default();
+        let durations = DurationHistogram::default();
         for nanos in [0, 1_000, 1_001, 1_000_000_000, 1_000_000_001] {
             durations.add(Duration::from_nanos(nanos));
         }
-        let mut all = AllDurations::default();
+        let mut all = DurationTotals::default();
         all.add(&durations);
         let mut expected = [0; BOUNDS.len() + 1];
         (expected[0], expected[1]) = (2, 1);

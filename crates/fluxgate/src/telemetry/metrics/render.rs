@@ -9,83 +9,83 @@ use fluxgate_http::Listener;
 use fluxgate_redis::lease::LeaseCounts;
 use fluxgate_redis::reason;
 
-use super::durations::{AllDurations, BOUNDS, Tally};
+use super::durations::{BOUNDS, DurationTotals, Tally};
 use super::exposition::{Exposition, Kind};
 use super::process;
-use super::shard::{Decisions, STATUS_CLASSES, Shard};
-use super::{Metrics, StoreGauges};
+use super::shard::{RuleCounters, STATUS_CLASSES, Shard};
+use super::{Metrics, ReloadStatus, StoreGauges};
 use crate::telemetry::open_holds::HoldCounts;
 use crate::telemetry::{clock, log};
 
 const STATUS_CLASS_NAMES: [&str; STATUS_CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-impl Metrics {
-    /// Renders all metrics, including those of the store.
-    pub(in crate::telemetry) fn render(&self, store: &StoreGauges, holds: &HoldCounts) -> String {
-        let shards = self.shards.all();
-        let mut out = Exposition::default();
-        render_decisions(&mut out, &shards);
-        render_durations(&mut out, &shards);
-        let help = "Requests denied because the store failed.";
-        let name = "fluxgate_failclosed_total";
-        render_by_reason(&mut out, (name, help), &shards, |shard| {
-            &shard.failed_closed
-        });
-        let help = "Failed calls to the store.";
-        let name = "fluxgate_store_errors_total";
-        render_by_reason(&mut out, (name, help), &shards, |shard| &shard.store_errors);
-        let help = "Requests that are waiting for units.";
-        out.one("fluxgate_waiting", Kind::Gauge, help, get(&self.waiting));
-        render_refused_waits(&mut out, &shards);
-        render_holds(&mut out, holds);
-        self.llm.render(&mut out);
-        render_store(&mut out, store);
-        self.render_reload(&mut out);
-        self.admin.render(&mut out);
-        render_responses(&mut out, &shards);
-        render_tls_failures(&mut out, &shards);
-        self.render_process(&mut out);
-        out.into_text()
-    }
+/// Renders all metrics, including those of the store.
+pub(in crate::telemetry) fn render_metrics(
+    metrics: &Metrics,
+    store: &StoreGauges,
+    holds: &HoldCounts,
+) -> String {
+    let shards = metrics.shards.all();
+    let mut out = Exposition::default();
+    render_decisions(&mut out, &shards);
+    render_durations(&mut out, &shards);
+    let help = "Requests denied because the store failed.";
+    let name = "fluxgate_failclosed_total";
+    render_by_reason(&mut out, name, help, &shards, |shard| &shard.failed_closed);
+    let help = "Failed calls to the store.";
+    let name = "fluxgate_store_errors_total";
+    render_by_reason(&mut out, name, help, &shards, |shard| &shard.store_errors);
+    let help = "Requests that are waiting for units.";
+    out.one("fluxgate_waiting", Kind::Gauge, help, get(&metrics.waiting));
+    render_refused_waits(&mut out, &shards);
+    render_holds(&mut out, holds);
+    metrics.llm.render(&mut out);
+    render_store(&mut out, store);
+    render_reload(&metrics.reload, &mut out);
+    metrics.admin.render(&mut out);
+    render_responses(&mut out, &shards);
+    render_tls_failures(&mut out, &shards);
+    render_process(metrics, &mut out);
+    out.into_text()
+}
 
-    fn render_reload(&self, out: &mut Exposition) {
-        let help = "Whether the last reload of the rules succeeded.";
-        let name = "fluxgate_config_last_reload_successful";
-        out.one(name, Kind::Gauge, help, get(&self.reload.last_valid));
-        let help = "Time of the last successful reload of the rules, in seconds since 1970.";
-        let name = "fluxgate_config_last_reload_success_timestamp_seconds";
-        out.one(name, Kind::Gauge, help, get(&self.reload.last_valid_at));
-        let help = "Failed reloads of the rules.";
-        let name = "fluxgate_config_reload_failures_total";
-        out.one(name, Kind::Counter, help, get(&self.reload.failures));
-    }
+fn render_reload(reload: &ReloadStatus, out: &mut Exposition) {
+    let help = "Whether the last reload of the rules succeeded.";
+    let name = "fluxgate_config_last_reload_successful";
+    out.one(name, Kind::Gauge, help, get(&reload.last_valid));
+    let help = "Time of the last successful reload of the rules, in seconds since 1970.";
+    let name = "fluxgate_config_last_reload_success_timestamp_seconds";
+    out.one(name, Kind::Gauge, help, get(&reload.last_valid_at));
+    let help = "Failed reloads of the rules.";
+    let name = "fluxgate_config_reload_failures_total";
+    out.one(name, Kind::Counter, help, get(&reload.failures));
+}
 
-    fn render_process(&self, out: &mut Exposition) {
-        let help = "Log lines dropped because standard error did not accept them in time.";
-        let name = "fluxgate_log_lines_dropped_total";
-        out.one(name, Kind::Counter, help, log::dropped());
-        let help = "Log lines suppressed because their cause logged too many.";
-        let name = "fluxgate_log_lines_suppressed_total";
-        out.one(name, Kind::Counter, help, log::suppressed());
-        let help = "Spans sent to the collector.";
-        let name = "fluxgate_spans_sent_total";
-        out.one(name, Kind::Counter, help, get(&self.spans.sent));
-        let help = "Spans dropped because the collector did not accept them in time.";
-        let name = "fluxgate_spans_dropped_total";
-        out.one(name, Kind::Counter, help, get(&self.spans.dropped));
-        let help = "Version and platform of the running program.";
-        let labels = [
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("os", std::env::consts::OS),
-            ("arch", std::env::consts::ARCH),
-        ];
-        out.family("fluxgate_build_info", Kind::Gauge, help)
-            .sample(&labels, 1);
-        let help = "Start time of the process in seconds since 1970.";
-        out.family("process_start_time_seconds", Kind::Gauge, help)
-            .seconds(&[], clock::nanos(self.started));
-        process::render(out);
-    }
+fn render_process(metrics: &Metrics, out: &mut Exposition) {
+    let help = "Log lines dropped because standard error did not accept them in time.";
+    let name = "fluxgate_log_lines_dropped_total";
+    out.one(name, Kind::Counter, help, log::dropped());
+    let help = "Log lines suppressed because their cause logged too many.";
+    let name = "fluxgate_log_lines_suppressed_total";
+    out.one(name, Kind::Counter, help, log::suppressed());
+    let help = "Spans sent to the collector.";
+    let name = "fluxgate_spans_sent_total";
+    out.one(name, Kind::Counter, help, get(&metrics.spans.sent));
+    let help = "Spans dropped because the collector did not accept them in time.";
+    let name = "fluxgate_spans_dropped_total";
+    out.one(name, Kind::Counter, help, get(&metrics.spans.dropped));
+    let help = "Version and platform of the running program.";
+    let labels = [
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("os", std::env::consts::OS),
+        ("arch", std::env::consts::ARCH),
+    ];
+    out.family("fluxgate_build_info", Kind::Gauge, help)
+        .sample(&labels, 1);
+    let help = "Start time of the process in seconds since 1970.";
+    out.family("process_start_time_seconds", Kind::Gauge, help)
+        .seconds(&[], clock::nanos(metrics.started));
+    process::render(out);
 }
 
 fn render_decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
@@ -94,7 +94,7 @@ fn render_decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
     // it resets on change.
     let mut by_rule: BTreeMap<_, [u64; Outcome::ALL.len()]> = BTreeMap::new();
     for decisions in &all {
-        let Decisions { rule_set, rule, .. } = &**decisions;
+        let RuleCounters { rule_set, rule, .. } = &**decisions;
         let sums = by_rule.entry((rule_set, rule)).or_default();
         for (sum, count) in sums.iter_mut().zip(&decisions.by_outcome) {
             *sum += count.get();
@@ -126,7 +126,7 @@ fn render_decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
 }
 
 fn render_durations(out: &mut Exposition, shards: &[Arc<Shard>]) {
-    let mut all = AllDurations::default();
+    let mut all = DurationTotals::default();
     for shard in shards {
         all.add(&shard.durations);
     }
@@ -138,7 +138,8 @@ fn render_durations(out: &mut Exposition, shards: &[Arc<Shard>]) {
 
 fn render_by_reason(
     out: &mut Exposition,
-    (name, help): (&'static str, &str),
+    name: &'static str,
+    help: &str,
     shards: &[Arc<Shard>],
     counts: impl Fn(&Shard) -> &[Tally; reason::ALL.len()],
 ) {

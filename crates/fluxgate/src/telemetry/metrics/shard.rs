@@ -9,7 +9,7 @@ use fluxgate_core::{ActiveRule, Outcome, WaitRefusal};
 use fluxgate_http::Listener;
 use fluxgate_redis::reason;
 
-use super::durations::{Durations, Tally};
+use super::durations::{DurationHistogram, Tally};
 use crate::telemetry::recent::RecentRequests;
 use crate::telemetry::top::TopCounts;
 
@@ -20,7 +20,7 @@ pub(super) const STATUS_CLASSES: usize = 5;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Shard {
-    pub(super) durations: Durations,
+    pub(super) durations: DurationHistogram,
     pub(super) responses: [[Tally; STATUS_CLASSES]; Listener::ALL.len()],
     /// Handshakes that failed.
     pub(super) tls_failures: [Tally; Listener::ALL.len()],
@@ -35,13 +35,13 @@ pub(super) struct Shard {
     /// The last requests of this thread, if they are recorded.
     pub(super) recent: Mutex<RecentRequests>,
     /// The counters of every rule. Locked only to add a rule, and to render.
-    decisions: Mutex<Vec<Arc<Decisions>>>,
+    decisions: Mutex<Vec<Arc<RuleCounters>>>,
 }
 
 /// One thread's decisions by one rule, or without a rule.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Decisions {
+pub(super) struct RuleCounters {
     pub(super) by_outcome: [Tally; Outcome::ALL.len()],
     /// Those that were denied, whatever their outcome: a fallback allows or denies.
     pub(super) denied: Tally,
@@ -66,11 +66,11 @@ struct LocalShard {
     number: u64,
     shard: Arc<Shard>,
     /// By rule number; these are dense.
-    by_rule: Vec<Option<Arc<Decisions>>>,
+    by_rule: Vec<Option<Arc<RuleCounters>>>,
     /// Decisions without a rule, by rule set; the empty name stands for no set.
-    by_set: HashMap<Box<str>, Arc<Decisions>>,
+    by_set: HashMap<Box<str>, Arc<RuleCounters>>,
     /// The last used entry of `by_set`, which is likely to be the next.
-    recent: Option<Arc<Decisions>>,
+    recent: Option<Arc<RuleCounters>>,
 }
 
 thread_local! {
@@ -96,7 +96,7 @@ impl Shards {
         &self,
         rule_set: &str,
         rule: Option<&ActiveRule>,
-        count: impl FnOnce(&Shard, &Decisions),
+        count: impl FnOnce(&Shard, &RuleCounters),
     ) {
         self.with_local(|local| local.count_decision(rule_set, rule, count));
     }
@@ -133,7 +133,7 @@ impl LocalShard {
         &mut self,
         rule_set: &str,
         rule: Option<&ActiveRule>,
-        count: impl FnOnce(&Shard, &Decisions),
+        count: impl FnOnce(&Shard, &RuleCounters),
     ) {
         let known = match (rule, &self.recent) {
             (Some(rule), _) => self.by_rule.get(index(rule)).and_then(Option::as_ref),
@@ -154,8 +154,8 @@ impl LocalShard {
 
     /// Adds the counters of a rule, or of a set, that this thread has not used before.
     #[cold]
-    fn add(&mut self, rule_set: &str, rule: Option<&ActiveRule>) -> Arc<Decisions> {
-        let decisions = Arc::new(Decisions {
+    fn add(&mut self, rule_set: &str, rule: Option<&ActiveRule>) -> Arc<RuleCounters> {
+        let decisions = Arc::new(RuleCounters {
             by_outcome: Default::default(),
             denied: Default::default(),
             most_used: AtomicU64::new(0),
@@ -182,7 +182,7 @@ impl LocalShard {
 
 impl Shard {
     /// Returns the counters of every rule.
-    pub(super) fn decisions(&self) -> Vec<Arc<Decisions>> {
+    pub(super) fn decisions(&self) -> Vec<Arc<RuleCounters>> {
         lock(&self.decisions).clone()
     }
 }

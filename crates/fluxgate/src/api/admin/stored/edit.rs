@@ -10,7 +10,7 @@ use http::StatusCode;
 use super::access::{no_such_rule, no_such_set};
 use crate::api::admin::conditions::Condition;
 use crate::config::Deployment;
-use crate::reload::{Json, check_set, parse_node, under_name};
+use crate::reload::{Json, check_set, parse_node, wrap_in_mapping};
 
 /// An edit. New content has been validated.
 #[derive(Debug)]
@@ -24,12 +24,20 @@ pub(super) enum Edit {
     /// Deletes a rule.
     DeleteRule,
     /// Enables or disables a rule.
-    Switch(bool),
+    SetEnabled(bool),
+}
+
+/// The set or the rule that is edited.
+#[derive(Debug)]
+pub(super) struct EditTarget {
+    pub(super) set: String,
+    /// `None` for the whole set.
+    pub(super) rule: Option<String>,
 }
 
 /// The result of an edit.
 #[derive(Debug)]
-pub(super) struct Edited {
+pub(super) struct EditResult {
     /// The whole set, or `None` to delete it.
     pub(super) set: Option<String>,
     /// The body of the response.
@@ -56,24 +64,25 @@ impl Edit {
     /// Returns whether the rule is enabled or disabled already, so that nothing needs to be
     /// written.
     pub(super) fn has_no_effect(&self, text: &str, before: Option<&str>) -> bool {
-        matches!(self, Self::Switch(_)) && before == Some(&*etag_of(text))
+        matches!(self, Self::SetEnabled(_)) && before == Some(&*etag_of(text))
     }
 
     /// Applies the edit if the condition holds for the edited set or rule.
     pub(super) fn apply(
         &self,
-        set: &str,
-        rule: Option<&str>,
+        target: &EditTarget,
         stored: Option<&StoredSet>,
         condition: &Condition,
-        (options, deployment): (RuleOptions, &Deployment),
-    ) -> Result<Edited, Problem> {
-        let new = self.edit(set, rule, stored, condition, options)?;
+        options: RuleOptions,
+        deployment: &Deployment,
+    ) -> Result<EditResult, Problem> {
+        let new = self.edit(target, stored, condition, options)?;
+        let set = &*target.set;
         // A stored set that is invalid counts as none: it has never been active.
         let compile = |text: Option<&str>| {
             let (_, node) = parse_node(text?).ok()?;
             let rules = check_set(set, node.clone(), options).ok()?;
-            Some((rules, under_name(set, node)))
+            Some((rules, wrap_in_mapping(set, node)))
         };
         let before = compile(stored.map(|stored| stored.text.as_str()));
         let before = before.map(|(rules, _)| rules).unwrap_or_default();
@@ -81,7 +90,7 @@ impl Edit {
         let warnings = after.as_ref();
         let warnings = warnings.map(|(rules, node)| deployment.warnings(rules, node));
         let after = after.map(|(rules, _)| rules).unwrap_or_default();
-        Ok(Edited {
+        Ok(EditResult {
             changes: after.changes_since(&before),
             warnings: warnings.unwrap_or_default(),
             set: new.set,
@@ -92,13 +101,13 @@ impl Edit {
 
     fn edit(
         &self,
-        set: &str,
-        rule: Option<&str>,
+        target: &EditTarget,
         stored: Option<&StoredSet>,
         condition: &Condition,
         options: RuleOptions,
     ) -> Result<NewTexts, Problem> {
-        let rule = match (self, rule) {
+        let set = &*target.set;
+        let rule = match (self, target.rule.as_deref()) {
             (Self::Replace(new), _) => {
                 condition.check(stored.map(|it| it.etag.as_str()))?;
                 let text = check_size(new.to_string())?;
@@ -122,7 +131,7 @@ impl Edit {
             }
             (_, Some(rule)) => rule,
         };
-        let mut rules = Rules::read(set, stored)?;
+        let mut rules = EditableRuleSet::read(set, stored)?;
         let now = rules.get(rule).map(|rule| etag_of(&rule.to_string()));
         condition.check(now.as_deref())?;
         if now.is_none() && !matches!(self, Self::PutRule(_)) {
@@ -130,7 +139,7 @@ impl Edit {
         }
         let body = match self {
             Self::PutRule(new) => rules.put(rule, new.clone()),
-            Self::Switch(on) => rules.switch(rule, *on),
+            Self::SetEnabled(is_enabled) => rules.set_enabled(rule, *is_enabled),
             _ => rules.remove(rule),
         };
         let text = rules.0.to_string();
@@ -145,9 +154,9 @@ impl Edit {
 
 /// A stored set, with access to its rules.
 #[derive(Debug)]
-pub(super) struct Rules(Json);
+pub(super) struct EditableRuleSet(Json);
 
-impl Rules {
+impl EditableRuleSet {
     pub(super) fn read(set: &str, stored: Option<&StoredSet>) -> Result<Self, Problem> {
         let stored = stored.ok_or_else(|| no_such_set(set))?;
         let json = Json::parse(&stored.text).ok();
@@ -185,9 +194,9 @@ impl Rules {
     }
 
     /// Enables or disables a rule.
-    fn switch(&mut self, id: &str, on: bool) -> Option<String> {
+    fn set_enabled(&mut self, id: &str, is_enabled: bool) -> Option<String> {
         let rule = self.list()?.iter_mut().find(|rule| has_id(rule, id))?;
-        rule.set("enabled", Json::Plain(on.to_string()));
+        rule.set("enabled", Json::Plain(is_enabled.to_string()));
         Some(rule.to_string())
     }
 

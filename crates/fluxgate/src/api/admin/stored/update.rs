@@ -11,15 +11,17 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
 use super::access::{no_such_set, read, set_etag, store_failed, store_of};
-use super::edit::{Edit, Edited};
-use crate::admin::{Caller, Change, may_have_been_applied};
+use super::edit::{Edit, EditResult, EditTarget};
+use crate::admin::{
+    AdminAccess, AuditedChange, Caller, may_have_been_applied, reserve_audit_line, write_audit_line,
+};
 use crate::api::admin::conditions::Condition;
 use crate::api::blocking_pool::{join, run_to_completion};
 use crate::api::fault_json::fault_list;
 use crate::api::response::json_response;
 use crate::api::state::ApiState;
 use crate::reload::changes_json;
-use crate::telemetry::log::AuditPlace;
+use crate::telemetry::log::AuditReservation;
 
 /// How often an update is tried while other instances change the same set.
 const MAX_TRIES: usize = 5;
@@ -32,21 +34,19 @@ pub(super) struct Update {
     headers: HeaderMap,
     caller: Caller,
     action: &'static str,
-    set: String,
-    /// `None` for an update of the whole set.
-    rule: Option<String>,
+    target: EditTarget,
     edit: Edit,
     condition: Condition,
 }
 
 /// An update that was written.
 #[derive(Debug)]
-struct Outcome {
-    edited: Edited,
+struct WrittenUpdate {
+    edited: EditResult,
     /// The ETag of the set before.
     before: Option<String>,
-    /// The place of its line in the audit log.
-    place: AuditPlace,
+    /// The reservation of its line in the audit log.
+    audit: AuditReservation,
 }
 
 impl Update {
@@ -54,15 +54,14 @@ impl Update {
         head: &Parts,
         caller: Caller,
         action: &'static str,
-        (set, rule): (String, Option<String>),
+        target: EditTarget,
         edit: Edit,
     ) -> Result<Arc<Self>, Problem> {
         Ok(Arc::new(Self {
             headers: head.headers.clone(),
             caller,
             action,
-            set,
-            rule,
+            target,
             edit,
             condition: Condition::from_headers(&head.headers)?,
         }))
@@ -71,18 +70,18 @@ impl Update {
     /// Writes the edited set if the condition holds, records the change in the audit log, and
     /// waits until it is active.
     pub(super) async fn run(self: Arc<Self>, api: Arc<ApiState>) -> Result<Response, Problem> {
-        let place = api.admin.reserve_audit_line().await?;
+        let audit = reserve_audit_line().await?;
         run_to_completion(async move {
-            let outcome = self.write(&api, place).await?;
-            let Outcome {
+            let outcome = self.write(&api, audit).await?;
+            let WrittenUpdate {
                 mut edited,
                 before,
-                place,
+                audit,
             } = outcome;
             if matches!(self.edit, Edit::Replace(_)) {
                 edited.created = before.is_none();
             }
-            self.audit(&api, place, before.as_deref(), &edited, false);
+            self.audit(audit, before.as_deref(), &edited, false);
             Ok(match api.admin.reloader.now().await {
                 Ok(()) => self.response(&edited),
                 Err(why) => not_active(&why),
@@ -100,16 +99,19 @@ impl Update {
     async fn write(
         self: &Arc<Self>,
         api: &Arc<ApiState>,
-        place: AuditPlace,
-    ) -> Result<Outcome, Problem> {
+        audit: AuditReservation,
+    ) -> Result<WrittenUpdate, Problem> {
         let store = store_of(api)?;
         let _lock = api.admin.write_lock.lock().await;
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
         let mut last = None;
         for _ in 0..MAX_TRIES {
-            let stored = read(store, &self.set).await?;
+            let stored = read(store, &self.target.set).await?;
             if stored.is_none() && !self.is_unconditional() {
-                let lost = store.is_lost(&self.set).await.map_err(store_failed)?;
+                let lost = store
+                    .is_lost(&self.target.set)
+                    .await
+                    .map_err(store_failed)?;
                 if lost {
                     return Err(self.inconsistent_index());
                 }
@@ -120,20 +122,20 @@ impl Update {
                 Ok(written) => written,
                 Err(error) => {
                     if may_have_been_applied(&error) {
-                        self.audit(api, place, seen.as_deref(), &edited, true);
+                        self.audit(audit, seen.as_deref(), &edited, true);
                     }
                     return Err(store_failed(error));
                 }
             };
             let now = match written {
                 WriteOutcome::Done { before: None } if edited.set.is_none() => {
-                    return Err(no_such_set(&self.set));
+                    return Err(no_such_set(&self.target.set));
                 }
                 WriteOutcome::Done { before } => {
-                    return Ok(Outcome {
+                    return Ok(WrittenUpdate {
                         edited,
                         before,
-                        place,
+                        audit,
                     });
                 }
                 WriteOutcome::Conflict { now } => now,
@@ -150,7 +152,7 @@ impl Update {
             StatusCode::SERVICE_UNAVAILABLE,
             format!(
                 "rule set `{}` is changed too often at the moment; try again",
-                self.set
+                self.target.set
             ),
         ))
     }
@@ -160,18 +162,22 @@ impl Update {
         self: &Arc<Self>,
         stored: Option<StoredSet>,
         api: &Arc<ApiState>,
-    ) -> Result<Edited, Problem> {
+    ) -> Result<EditResult, Problem> {
         let (update, api) = (Arc::clone(self), Arc::clone(api));
         let work = move || {
+            let stored = stored.as_ref();
+            let AdminAccess {
+                options,
+                deployment,
+                ..
+            } = &api.admin;
             let Self {
-                set,
-                rule,
+                target,
                 edit,
                 condition,
                 ..
             } = &*update;
-            let rules = (api.admin.options, &api.admin.deployment);
-            edit.apply(set, rule.as_deref(), stored.as_ref(), condition, rules)
+            edit.apply(target, stored, condition, *options, deployment)
         };
         join(tokio::task::spawn_blocking(work)).await
     }
@@ -179,7 +185,7 @@ impl Update {
     async fn try_write(
         &self,
         store: &RuleStore,
-        edited: &Edited,
+        edited: &EditResult,
         seen: Option<&str>,
     ) -> Result<WriteOutcome, StoreError> {
         // Another instance may have written since the set was read.
@@ -193,41 +199,40 @@ impl Update {
                 before: seen.map(str::to_owned),
             }),
             text => {
-                let rule = self.rule.iter().map(|rule| format!(" {rule}"));
+                let rule = self.target.rule.iter().map(|rule| format!(" {rule}"));
                 let what = format!("{}{}", self.action, rule.collect::<String>());
                 let author = Author {
                     who: &self.caller.name,
                     what: &what,
                 };
                 let text = text.as_deref();
-                store.write(&self.set, text, expected, author).await
+                store.write(&self.target.set, text, expected, author).await
             }
         }
     }
 
     fn audit(
         &self,
-        api: &ApiState,
-        place: AuditPlace,
+        audit: AuditReservation,
         before: Option<&str>,
-        edited: &Edited,
+        edited: &EditResult,
         is_uncertain: bool,
     ) {
         let after = edited.set.as_deref().map(etag_of);
-        let change = Change {
+        let change = AuditedChange {
             action: self.action,
-            rule_set: &self.set,
-            rule: self.rule.as_deref(),
+            rule_set: &self.target.set,
+            rule: self.target.rule.as_deref(),
             etag_before: before,
             etag_after: after.as_deref(),
             is_uncertain,
-            ..Change::default()
+            ..AuditedChange::default()
         };
-        api.admin.audit(place, &self.caller, &self.headers, &change);
+        write_audit_line(audit, &self.caller, &self.headers, &change);
     }
 
     /// Returns the new set or rule with two additional fields, `changes` and `warnings`.
-    fn response(&self, edited: &Edited) -> Response {
+    fn response(&self, edited: &EditResult) -> Response {
         let changes = changes_json(&edited.changes);
         // Texts and numbers have a form in JSON.
         let warnings = serde_json::to_string(&fault_list(&edited.warnings)).unwrap_or_default();
@@ -255,7 +260,7 @@ impl Update {
         let detail = format!(
             "the stored rule set `{}` does not match the index; put or delete the whole set \
              without a condition",
-            self.set
+            self.target.set
         );
         Problem::new(StatusCode::CONFLICT, detail)
     }
