@@ -26,8 +26,7 @@ impl BackOff {
         Self::new(Duration::from_millis(50), longest)
     }
 
-    /// Returns the next wait: a random span between half of its length and all of
-    /// it.
+    /// Returns the next wait: a random span between half of the current wait and all of it.
     pub fn next_wait(&mut self) -> Duration {
         let wait = self.next.min(self.longest);
         self.next = wait * 2;

@@ -1,9 +1,8 @@
 //! Sends requests that are ready at the same moment in one call.
 //!
-//! A lone request is sent at once, by its own task. If the last call had several
-//! requests, the next one yields to the scheduler once, without a timer, so that
-//! tasks that are ready can join. Requests that arrive while calls are in flight
-//! form the next call.
+//! A lone request is sent at once, by its own task. If the last call had several requests, the
+//! next one yields to the scheduler once, without a timer, so that tasks that are ready can
+//! join. Requests that arrive while calls are in flight form the next call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,15 +17,14 @@ use tokio::time::Instant;
 use crate::codec::{Answer, Call, Request};
 use crate::deadlines::Deadlines;
 use crate::error::{CallError, no_answer, unexpected};
-use crate::node::{Node, Work};
+use crate::node::{Node, Operation};
 use crate::script::TimeSource;
 
 /// The most requests in one call: a call blocks the server for other clients.
 const MAX_REQUESTS: usize = 32;
 /// The most calls in flight: the server decides one while the next is on its way.
 const MAX_CALLS: usize = 2;
-/// The most calls in flight if they are full: over a slow network more of them are on
-/// their way.
+/// The most full calls in flight: over a slow network, more of them are on their way.
 const MAX_FULL_CALLS: usize = 8;
 
 /// The requests of one runtime to one server.
@@ -41,7 +39,7 @@ pub(crate) struct Batcher {
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedRequest>,
     /// Calls in flight, including one that is gathering.
     calls: usize,
     /// Whether a task is about to send the waiting requests.
@@ -50,18 +48,21 @@ struct Queue {
     last: usize,
 }
 
+/// A request in the queue, and where its answer goes.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedRequest {
     request: Request,
     answer: oneshot::Sender<Result<Answer, StoreError>>,
 }
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "a request comes back from where it went at once"
+    reason = "it is matched at once and never stored"
 )]
-enum Joined {
+enum Dispatch {
+    /// Another call takes the request.
     Queued(oneshot::Receiver<Result<Answer, StoreError>>),
+    /// The caller sends the request, as a call that is counted already.
     Alone(Request),
 }
 
@@ -77,17 +78,17 @@ impl Batcher {
     }
 
     /// Sends a request, alone or with others.
-    pub(crate) async fn ask(
+    pub(crate) async fn send(
         self: &Arc<Self>,
         request: Request,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        let answer = match self.join(request) {
-            Joined::Queued(answer) => answer,
-            Joined::Alone(alone) => {
-                let _call = InFlight(self);
+        let answer = match self.dispatch(request) {
+            Dispatch::Queued(answer) => answer,
+            Dispatch::Alone(alone) => {
+                let _call = InFlightCall(self);
                 // Boxed, so that requests in a queue reserve no space for this large future.
-                let mut answers = Box::pin(self.send(&[&alone], deadline)).await?;
+                let mut answers = Box::pin(self.call(&[&alone], deadline)).await?;
                 return answers
                     .pop()
                     .unwrap_or_else(|| Err(unexpected("the script")));
@@ -100,25 +101,24 @@ impl Batcher {
         }
     }
 
-    /// Queues a request; returns it if it may be sent alone, as a call that is
-    /// already counted.
-    fn join(self: &Arc<Self>, request: Request) -> Joined {
+    /// Queues a request, unless it may be sent alone.
+    fn dispatch(self: &Arc<Self>, request: Request) -> Dispatch {
         let mut queue = self.queue();
         if queue.calls == 0 && queue.last <= 1 {
             queue.calls = 1;
-            return Joined::Alone(request);
+            return Dispatch::Alone(request);
         }
         let (sender, answer) = oneshot::channel();
-        queue.waiting.push_back(Waiting {
+        queue.waiting.push_back(QueuedRequest {
             request,
             answer: sender,
         });
         self.gather(&mut queue);
-        Joined::Queued(answer)
+        Dispatch::Queued(answer)
     }
 
-    /// Starts a task that sends the waiting requests and those that arrive until
-    /// the scheduler runs it, unless there are too many calls.
+    /// Starts a task that sends the waiting requests and those that arrive until it runs, unless
+    /// there are too many calls.
     fn gather(self: &Arc<Self>, queue: &mut Queue) {
         let max_calls = if queue.waiting.len() >= MAX_REQUESTS {
             MAX_FULL_CALLS
@@ -137,14 +137,14 @@ impl Batcher {
         queue.calls += 1;
         let batcher = Arc::clone(self);
         runtime.spawn(async move {
-            let _call = InFlight(&batcher);
+            let _call = InFlightCall(&batcher);
             tokio::task::yield_now().await;
             batcher.send_waiting().await;
         });
     }
 
     async fn send_waiting(self: &Arc<Self>) {
-        let waiting: Vec<Waiting> = {
+        let waiting: Vec<QueuedRequest> = {
             let mut queue = self.queue();
             queue.gathering = false;
             let mut taken = Vec::new();
@@ -165,8 +165,8 @@ impl Batcher {
         }
         let requests: Vec<&Request> = waiting.iter().map(|waiting| &waiting.request).collect();
         let deadline = Instant::now() + self.deadline;
-        // Sending fails for tasks that no longer wait.
-        match self.send(&requests, deadline).await {
+        // Ignores tasks that no longer wait.
+        match self.call(&requests, deadline).await {
             Ok(answers) => {
                 for (waiting, answer) in waiting.into_iter().zip(answers) {
                     let _ = waiting.answer.send(answer);
@@ -180,19 +180,20 @@ impl Batcher {
         }
     }
 
-    async fn send(
+    /// Sends requests in one call.
+    async fn call(
         &self,
         requests: &[&Request],
         deadline: Instant,
     ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         let call = Call::new(requests, self.time.now());
-        let work = Work::Script(self.time.script(call.has_leases()), &call);
-        let reply = match self.node.perform(&work, false, deadline).await {
+        let operation = Operation::Script(self.time.script(call.has_leases()), &call);
+        let reply = match self.node.perform(&operation, false, deadline).await {
             // The server did nothing, and the node finds the new primary.
-            Err(CallError::ReadOnly(_)) => self.node.perform(&work, false, deadline).await,
+            Err(CallError::ReadOnly(_)) => self.node.perform(&operation, false, deadline).await,
             reply => reply,
-        };
-        let reply = reply.map_err(CallError::into_store_error)?;
+        }
+        .map_err(CallError::into_store_error)?;
         let answers = bytes_of(&reply).and_then(|bytes| call.answers(bytes, requests.len()));
         if let Err(cause) = &answers {
             self.node.drop_connection(cause);
@@ -215,9 +216,9 @@ pub(crate) fn bytes_of(reply: &Value) -> Result<&[u8], StoreError> {
 }
 
 /// Counts a call as in flight until it is dropped.
-struct InFlight<'b>(&'b Arc<Batcher>);
+struct InFlightCall<'b>(&'b Arc<Batcher>);
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue();
         queue.calls -= 1;

@@ -1,5 +1,5 @@
-//! A circuit breaker: after several calls in a row without an answer no request is sent to
-//! a server for a while; then one request probes it before the others follow.
+//! A circuit breaker. After several calls in a row without an answer, no request is sent to the
+//! server for a while. Then one request probes it before the others follow.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::back_off::BackOff;
 
-/// How many calls in a row without an answer open the breaker.
+/// The number of calls in a row without an answer that opens the breaker.
 const FAILURES: u32 = 5;
-/// How long the breaker stays open at first, and at most.
+/// How long the breaker stays open, the first time and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
@@ -21,10 +21,11 @@ pub enum BreakerState {
     Closed,
     /// No request is sent.
     Open,
-    /// One request is sent, to see whether the server is back.
+    /// One request is sent, to test whether the server is back.
     HalfOpen,
 }
 
+/// The circuit breaker of a server.
 #[derive(Debug)]
 pub(crate) struct Breaker(Mutex<Inner>);
 
@@ -49,8 +50,8 @@ impl Default for Breaker {
     }
 }
 
-/// Permission to send one request. The caller must report the outcome; a probe
-/// that is dropped without a report counts as failed.
+/// Permission to send one request. The caller records the outcome; a probe that is dropped
+/// without an outcome counts as failed.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Permit<'b> {
@@ -94,11 +95,11 @@ impl Breaker {
 }
 
 impl Permit<'_> {
-    /// Reports that the server answered.
-    pub(crate) fn answered(mut self) {
+    /// Records that the server answered.
+    pub(crate) fn record_answer(mut self) {
         self.reported = true;
         let mut inner = self.breaker.lock();
-        // An answer from before the breaker opened says nothing about now.
+        // An answer to a request from before the breaker opened does not close it.
         if self.probe || inner.open_until.is_none() {
             inner.failures = 0;
             inner.open_until = None;
@@ -107,8 +108,8 @@ impl Permit<'_> {
         }
     }
 
-    /// Reports that the server did not answer.
-    pub(crate) fn not_answered(mut self) {
+    /// Records that the server did not answer.
+    pub(crate) fn record_no_answer(mut self) {
         self.reported = true;
         self.fail();
     }
@@ -144,7 +145,7 @@ mod tests {
     use tokio::time::advance;
 
     fn fail(breaker: &Breaker) {
-        breaker.admit().unwrap().not_answered();
+        breaker.admit().unwrap().record_no_answer();
     }
 
     #[tokio::test(start_paused = true)]
@@ -153,7 +154,7 @@ mod tests {
         for _ in 0..FAILURES - 1 {
             fail(&breaker);
         }
-        breaker.admit().unwrap().answered();
+        breaker.admit().unwrap().record_answer();
         for _ in 0..FAILURES {
             assert_eq!(breaker.state(), BreakerState::Closed);
             fail(&breaker);
@@ -172,7 +173,7 @@ mod tests {
         let probe = breaker.admit().unwrap();
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
         assert!(breaker.admit().is_none(), "one at a time");
-        probe.answered();
+        probe.record_answer();
         assert_eq!(breaker.state(), BreakerState::Closed);
         assert!(breaker.admit().is_some());
     }
@@ -187,7 +188,7 @@ mod tests {
             advance(LONGEST_PAUSE).await;
             let probe = breaker.admit().unwrap();
             if round % 2 == 0 {
-                probe.not_answered();
+                probe.record_no_answer();
             } else {
                 drop(probe);
             }
@@ -206,7 +207,7 @@ mod tests {
         for _ in 0..FAILURES {
             fail(&breaker);
         }
-        old.answered();
+        old.record_answer();
         assert_eq!(breaker.state(), BreakerState::Open);
     }
 }

@@ -16,7 +16,7 @@ use crate::keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};
 use crate::node::{Node, ServerLocation};
 use crate::script::TimeSource;
 use crate::sentinel::Sentinels;
-use crate::servers::{Configured, Servers};
+use crate::servers::{ConfiguredServers, Servers};
 use crate::store::RedisStore;
 use crate::wait_permits::WaitPermits;
 
@@ -26,20 +26,20 @@ pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 /// The maximum size of a password file.
 const MAX_SECRET_BYTES: u64 = 1 << 20;
 
-/// The kind of a deployment.
+/// The kind of deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Topology {
-    /// With one URL, the server is asked whether it belongs to a cluster. Several
-    /// URLs are nodes of a cluster.
+    /// With one URL, the server's reply tells whether it belongs to a cluster. Several URLs are
+    /// nodes of a cluster.
     #[default]
     Auto,
     /// One server.
     Standalone,
     /// A cluster; the URLs are some of its nodes.
     Cluster,
-    /// The URLs are sentinels of this primary.
+    /// The URLs are sentinels.
     Sentinel {
-        /// The name that the sentinels know the primary by.
+        /// The name of the primary at the sentinels.
         master: String,
     },
 }
@@ -55,7 +55,8 @@ pub struct RedisStoreBuilder {
     deadline: Duration,
     prefix: String,
     near_cache: bool,
-    hash: (HashKeys, HashSecret),
+    hash_keys: HashKeys,
+    hash_secret: HashSecret,
     max_waits: Option<u32>,
     time: TimeSource,
 }
@@ -64,15 +65,14 @@ impl RedisStore {
     /// Connects to a server, or to the cluster it belongs to.
     ///
     /// # Errors
-    /// If the URL is not valid, or if the server does not answer. For a program that is to
-    /// start without Redis, `RedisStore::builder([url]).build()` makes a store that connects
-    /// at its first decision; until Redis answers, `on_error` decides.
+    /// If the URL is not valid, or the server does not answer. A program that must start without
+    /// Redis can call `RedisStore::builder([url]).build()`: the store connects at its first
+    /// decision, and until Redis answers, `on_error` decides.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder([url]).connect().await
     }
 
-    /// Creates a builder for these servers: one server, some nodes of a cluster,
-    /// or sentinels.
+    /// Creates a builder for these servers: one server, some nodes of a cluster, or sentinels.
     pub fn builder<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(urls)
     }
@@ -89,13 +89,14 @@ impl RedisStoreBuilder {
             deadline: DEFAULT_DEADLINE,
             prefix: DEFAULT_PREFIX.into(),
             near_cache: true,
-            hash: (HashKeys::ApiKeys, HashSecret::new(b"")),
+            hash_keys: HashKeys::default(),
+            hash_secret: HashSecret::new(b""),
             max_waits: None,
             time: TimeSource::default(),
         }
     }
 
-    /// Sets the kind of the deployment.
+    /// Sets the kind of deployment.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = topology;
         self
@@ -113,8 +114,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets the file that holds the password. It is read when the store is built,
-    /// and line ends after the password are ignored.
+    /// Sets the file with the password. It is read when the store is built; line ends after the
+    /// password are ignored.
     pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.password_file = Some(path.into());
         self
@@ -144,7 +145,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets the prefix of all keys. All instances that share limits need the same.
+    /// Sets the prefix of all keys; [`DEFAULT_PREFIX`] by default. All instances that share
+    /// limits need the same one.
     pub fn key_prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.into();
         self
@@ -156,23 +158,23 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets which parts of identities are stored as a keyed hash, and the secret.
-    /// All instances that share limits need the same. By default API keys are
-    /// hashed with an empty secret: they cannot be read, but a guess can be
-    /// confirmed.
+    /// Sets which parts of identities are stored as a keyed hash, and the secret of the hash. All
+    /// instances that share limits need the same ones. By default, API keys are hashed with an
+    /// empty secret: they cannot be read, but a guess can be confirmed.
     pub fn hash_keys(mut self, which: HashKeys, secret: HashSecret) -> Self {
-        self.hash = (which, secret);
+        self.hash_keys = which;
+        self.hash_secret = secret;
         self
     }
 
-    /// Bounds how many requests may wait at a time, in all processes together.
+    /// Bounds the number of requests that wait at a time, in all processes together.
     pub fn max_cluster_waits(mut self, max: u32) -> Self {
         self.max_waits = Some(max);
         self
     }
 
-    /// Decides by this clock and lets no key expire. For tests: it runs another
-    /// script than production.
+    /// Decides by this clock, without the expiry of keys. For tests: it runs another script than
+    /// production.
     #[cfg(feature = "injected-time")]
     pub fn injected_clock(mut self, clock: fluxgate_core::ManualClock) -> Self {
         self.time.clock = Some(clock);
@@ -189,21 +191,23 @@ impl RedisStoreBuilder {
         Ok(store)
     }
 
-    /// Builds the store. It connects on first use, which must be inside a tokio
-    /// runtime.
+    /// Builds the store. It connects on first use, which must be inside a Tokio runtime.
     pub fn build(mut self) -> Result<RedisStore, ConnectError> {
         if let Some(path) = &self.password_file {
             self.login.password = Some(read_secret(path)?);
         }
         self.sentinel_login.tls = self.login.tls.clone();
         let endpoints = |login: &Login| {
-            let endpoints = self.urls.iter().map(|url| {
+            let endpoint = |url: &String| {
                 Endpoint::new(url, login).map_err(|cause| ConnectError::Url {
                     url: without_secrets(url),
                     cause: cause.to_string(),
                 })
-            });
-            endpoints.collect::<Result<Vec<_>, _>>()
+            };
+            self.urls
+                .iter()
+                .map(endpoint)
+                .collect::<Result<Vec<_>, _>>()
         };
         let servers = endpoints(&self.login)?;
         let Some(first) = servers.first().cloned() else {
@@ -213,25 +217,25 @@ impl RedisStoreBuilder {
         let node = |source| Node::new(source, Arc::clone(&events));
         let cluster = |servers| Cluster::new(servers, Arc::clone(&events));
         let configured = match &self.topology {
-            Topology::Standalone => Configured::Single(node(ServerLocation::Fixed(first))),
-            Topology::Cluster => Configured::Cluster(cluster(servers)),
-            // The first may be down and need not be asked.
-            Topology::Auto if servers.len() > 1 => Configured::Cluster(cluster(servers)),
+            Topology::Standalone => ConfiguredServers::Single(node(ServerLocation::Fixed(first))),
+            Topology::Cluster => ConfiguredServers::Cluster(cluster(servers)),
+            // Needs no answer of the first one, which may be down.
+            Topology::Auto if servers.len() > 1 => ConfiguredServers::Cluster(cluster(servers)),
             Topology::Auto => {
-                Configured::Detect(node(ServerLocation::Fixed(first)), cluster(servers))
+                ConfiguredServers::Detect(node(ServerLocation::Fixed(first)), cluster(servers))
             }
             Topology::Sentinel { master } => {
                 let sentinels = endpoints(&self.sentinel_login)?;
                 let events = Arc::clone(&events);
                 let sentinels = Sentinels::new(sentinels, first, master.clone(), events);
-                Configured::Single(node(ServerLocation::Sentinels(sentinels)))
+                ConfiguredServers::Single(node(ServerLocation::Sentinels(sentinels)))
             }
         };
-        let (which, secret) = self.hash;
-        let naming = KeyNaming::new(&self.prefix)?.hashing(which, secret);
+        let naming = KeyNaming::new(&self.prefix)?.hashing(self.hash_keys, self.hash_secret);
         let servers = Arc::new(Servers::new(configured, self.deadline, self.time, events));
-        let waits = |max| Arc::new(WaitPermits::new(Arc::clone(&servers), &self.prefix, max));
-        let waits = self.max_waits.map(waits);
+        let waits = self
+            .max_waits
+            .map(|max| Arc::new(WaitPermits::new(Arc::clone(&servers), &self.prefix, max)));
         let decider = Decider::new(servers, naming, self.near_cache);
         Ok(RedisStore::new(decider, waits))
     }
@@ -273,8 +277,8 @@ fn read_secret(path: &Path) -> Result<Secret, ConnectError> {
         path: path.into(),
         cause,
     };
-    let secret = regular_file::read(path, MAX_SECRET_BYTES);
-    let mut secret = secret.map_err(|error| bad(error.to_string()))?;
+    let mut secret =
+        regular_file::read(path, MAX_SECRET_BYTES).map_err(|error| bad(error.to_string()))?;
     while let Some(b'\n' | b'\r') = secret.last() {
         secret.pop();
     }
@@ -287,7 +291,7 @@ fn read_secret(path: &Path) -> Result<Secret, ConnectError> {
 /// Returns a URL without user and password.
 fn without_secrets(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, place))) => format!("{scheme}://…@{place}"),
+        (Some((scheme, _)), Some((_, address))) => format!("{scheme}://…@{address}"),
         _ => url.to_owned(),
     }
 }

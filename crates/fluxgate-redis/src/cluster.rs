@@ -1,6 +1,6 @@
-//! A cluster: finds the node that has a slot, and follows slots that move.
+//! A cluster: finds the node that has a hash slot, and follows hash slots that move.
 
-mod slots;
+mod hash_slots;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,42 +17,44 @@ use crate::breaker::BreakerState;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::{Address, CallError, error, no_answer, unexpected};
 use crate::events::Events;
-use crate::node::{Node, ServerLocation, Work};
+use crate::node::{Node, Operation, ServerLocation};
 use crate::reason;
-pub(crate) use slots::slot_of;
-use slots::{SlotMap, is_unknown, parse_slots};
+pub(crate) use hash_slots::hash_slot_of;
+use hash_slots::{HashSlotMap, PrimaryRange, is_unknown_host, parse_hash_slots};
 
 /// The wait before a call is repeated whose keys are on two nodes.
 const MOVING_WAIT: Duration = Duration::from_millis(4);
-/// The shortest time between two requests for the slot map.
+/// The shortest time between two queries of the hash slot map.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a node may take to send the slot map before another is asked, too.
+/// How long a node may take to send the map before another one is queried, too.
 const HEDGE_DELAY: Duration = Duration::from_millis(10);
 
+/// A cluster.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     seeds: Vec<Endpoint>,
     events: Arc<Events>,
     state: Mutex<State>,
     refreshing: AtomicBool,
-    /// Held by the task that asks for the map while others wait.
-    asking: tokio::sync::Mutex<()>,
+    /// Held by the task that queries the map while others wait.
+    querying: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Ranges of slots, in order.
-    slots: Vec<SlotRange>,
+    /// Ranges of hash slots, in order.
+    ranges: Vec<NodeRange>,
     nodes: HashMap<Address, Arc<Node>>,
     /// The names of the primaries that were logged last.
     logged: Vec<String>,
-    /// When the map was last asked for, and the error if that failed.
+    /// When the map was last queried, and the error if that failed.
     last_refresh: Option<Instant>,
     last_error: Option<StoreError>,
 }
 
+/// A range of hash slots, and the node that has them.
 #[derive(Clone, Debug)]
-struct SlotRange {
+struct NodeRange {
     first: u16,
     last: u16,
     node: Arc<Node>,
@@ -66,22 +68,22 @@ impl Cluster {
             events,
             state: Mutex::default(),
             refreshing: AtomicBool::new(false),
-            asking: tokio::sync::Mutex::default(),
+            querying: tokio::sync::Mutex::default(),
         })
     }
 
-    /// Runs a script or a command on the node that has a slot, and follows
-    /// redirections: a node that redirects has not run it.
+    /// Runs a script or a command on the node that has a hash slot, and follows redirections: a
+    /// node that redirects has not run it.
     pub(crate) async fn perform(
         self: &Arc<Self>,
-        slot: u16,
-        work: &Work<'_>,
+        hash_slot: u16,
+        operation: &Operation<'_>,
         deadline: Instant,
     ) -> Result<Value, StoreError> {
-        let mut node = self.node_of(slot, deadline).await?;
+        let mut node = self.node_of(hash_slot, deadline).await?;
         let mut asking = false;
         loop {
-            let cause = match node.perform(work, asking, deadline).await {
+            let cause = match node.perform(operation, asking, deadline).await {
                 Ok(reply) => return Ok(reply),
                 Err(cause) => cause,
             };
@@ -102,7 +104,7 @@ impl Cluster {
                         return Err(CallError::TryAgain.into_store_error());
                     }
                     sleep(pause).await;
-                    node = self.node_of(slot, deadline).await?;
+                    node = self.node_of(hash_slot, deadline).await?;
                 }
                 cause => {
                     // A replica may have taken over.
@@ -116,12 +118,12 @@ impl Cluster {
         }
     }
 
-    /// Returns every node that has slots. Refreshes the map first: here no
-    /// redirection would reveal a node that the map lacks.
+    /// Returns every node that has hash slots. Refreshes the map first, because no redirection
+    /// would reveal a node that the map lacks.
     pub(crate) async fn nodes(&self, deadline: Instant) -> Result<Vec<Arc<Node>>, StoreError> {
         self.refresh(deadline).await?;
         let mut nodes: Vec<Arc<Node>> = Vec::new();
-        for range in &self.state().slots {
+        for range in &self.state().ranges {
             if !nodes.iter().any(|known| Arc::ptr_eq(known, &range.node)) {
                 nodes.push(Arc::clone(&range.node));
             }
@@ -132,14 +134,13 @@ impl Cluster {
     /// Returns the state of a breaker that is not closed, if any.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         let state = self.state();
-        let mut states = state.slots.iter().map(|range| range.node.breaker_state());
+        let mut states = state.ranges.iter().map(|range| range.node.breaker_state());
         states
             .find(|state| *state != BreakerState::Closed)
             .unwrap_or(BreakerState::Closed)
     }
 
-    /// Refreshes the slot map: asks one node, and the next if that one is slow or
-    /// fails.
+    /// Refreshes the map: queries one node, and the next one if it is slow or fails.
     pub(crate) async fn refresh(&self, deadline: Instant) -> Result<(), StoreError> {
         self.state().last_refresh = Some(Instant::now());
         let map = self.fetch_map(deadline).await;
@@ -149,19 +150,20 @@ impl Cluster {
         Ok(())
     }
 
-    async fn fetch_map(&self, deadline: Instant) -> Result<SlotMap, StoreError> {
+    async fn fetch_map(&self, deadline: Instant) -> Result<HashSlotMap, StoreError> {
         let mut nodes = self.known_nodes().into_iter();
-        let mut asked = JoinSet::new();
+        let mut queries = JoinSet::new();
         let mut last_error = None;
         loop {
             if let Some((host, node)) = nodes.next() {
-                asked.spawn(async move { map_of(&node, host.as_deref(), deadline).await });
+                queries.spawn(async move { query_map(&node, host.as_deref(), deadline).await });
             }
-            let until = match nodes.len() {
-                0 => deadline,
-                _ => deadline.min(Instant::now() + HEDGE_DELAY),
+            let until = if nodes.len() == 0 {
+                deadline
+            } else {
+                deadline.min(Instant::now() + HEDGE_DELAY)
             };
-            match timeout_at(until, asked.join_next()).await {
+            match timeout_at(until, queries.join_next()).await {
                 Ok(Some(Ok(Ok(map)))) => return Ok(map),
                 Ok(Some(Ok(Err(cause)))) => last_error = Some(cause),
                 Ok(Some(Err(_))) => {}
@@ -176,8 +178,8 @@ impl Cluster {
     /// Returns the nodes of the last map, then the seeds, each with its host.
     fn known_nodes(&self) -> Vec<(Option<String>, Arc<Node>)> {
         let state = self.state();
-        let nodes = state.nodes.iter();
-        let nodes = nodes.map(|((host, _), node)| (Some(host.clone()), Arc::clone(node)));
+        let known = state.nodes.iter();
+        let nodes = known.map(|((host, _), node)| (Some(host.clone()), Arc::clone(node)));
         let seeds = self.seeds.iter().map(|seed| {
             let host = seed.host().map(str::to_owned);
             let location = ServerLocation::Fixed(seed.clone());
@@ -186,22 +188,27 @@ impl Cluster {
         nodes.chain(seeds).collect()
     }
 
-    fn update(&self, state: &mut State, map: SlotMap) {
+    fn update(&self, state: &mut State, map: HashSlotMap) {
         let mut nodes = HashMap::new();
-        let mut slots = Vec::new();
-        for (first, last, address) in map {
-            let node = nodes.entry(address.clone()).or_insert_with(|| {
-                let known = state.nodes.get(&address).cloned();
-                known.unwrap_or_else(|| self.make_node(address))
+        let mut ranges = Vec::new();
+        for PrimaryRange {
+            first,
+            last,
+            primary,
+        } in map
+        {
+            let node = nodes.entry(primary.clone()).or_insert_with(|| {
+                let known = state.nodes.get(&primary).cloned();
+                known.unwrap_or_else(|| self.make_node(primary))
             });
-            slots.push(SlotRange {
+            ranges.push(NodeRange {
                 first,
                 last,
                 node: Arc::clone(node),
             });
         }
-        slots.sort_by_key(|range| range.first);
-        state.slots = slots;
+        ranges.sort_by_key(|range| range.first);
+        state.ranges = ranges;
         state.nodes = nodes;
         let servers = state.primaries();
         if state.logged != servers {
@@ -214,51 +221,48 @@ impl Cluster {
         }
     }
 
-    /// Returns the node that has a slot, by the last map.
+    /// Returns the node that has a hash slot, by the last map.
     pub(crate) async fn node_of(
         &self,
-        slot: u16,
+        hash_slot: u16,
         deadline: Instant,
     ) -> Result<Arc<Node>, StoreError> {
-        if let Some(node) = self.state().node_of(slot) {
+        if let Some(node) = self.state().node_of(hash_slot) {
             return Ok(node);
         }
-        let asked = timeout_at(deadline, async {
-            // One task asks for all that wait.
-            let _guard = self.asking.lock().await;
+        let queried = timeout_at(deadline, async {
+            // One task queries for all that wait.
+            let _guard = self.querying.lock().await;
             if self.state().is_fresh() {
                 return Ok(());
             }
             self.refresh(deadline).await
         });
-        asked.await.map_err(|_| no_answer("the cluster"))??;
+        queried.await.map_err(|_| no_answer("the cluster"))??;
         let state = self.state();
-        state.node_of(slot).ok_or_else(|| {
-            let message = format!("no node of the cluster has slot {slot}");
+        state.node_of(hash_slot).ok_or_else(|| {
+            let message = format!("no node of the cluster has slot {hash_slot}");
             let last_error = state.last_error.clone();
             last_error.unwrap_or_else(|| error(reason::CLUSTER_DOWN, &message))
         })
     }
 
-    /// Returns the node at the address of a redirection. Without a host it is the
-    /// host of the node that sent the redirection.
+    /// Returns the node at the address of a redirection. A missing host is that of the node that
+    /// sent the redirection.
     fn node_at(&self, from: &Arc<Node>, (host, port): Address) -> Arc<Node> {
         let mut state = self.state();
-        let host = if is_unknown(host.as_bytes()) {
-            let mut known = state.nodes.iter();
-            let sender = known.find(|(_, node)| Arc::ptr_eq(node, from));
-            sender.map(|((host, _), _)| host.clone()).unwrap_or(host)
-        } else {
-            host
+        let mut known = state.nodes.iter();
+        let address = match known.find(|(_, node)| Arc::ptr_eq(node, from)) {
+            Some(((sender, _), _)) if is_unknown_host(host.as_bytes()) => (sender.clone(), port),
+            _ => (host, port),
         };
-        let address = (host, port);
         let node = state.nodes.entry(address.clone());
         Arc::clone(node.or_insert_with(|| self.make_node(address)))
     }
 
     fn make_node(&self, address: Address) -> Arc<Node> {
         // The address comes from a node, so there is a seed.
-        let location = ServerLocation::Fixed(self.seeds[0].at(address));
+        let location = ServerLocation::Fixed(self.seeds[0].with_address(address));
         Node::new(location, Arc::clone(&self.events))
     }
 
@@ -286,32 +290,34 @@ impl State {
         self.last_refresh.is_some_and(fresh)
     }
 
-    /// Returns the names of the nodes that have slots, in order.
+    /// Returns the names of the nodes that have hash slots, in order.
     fn primaries(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.slots.iter().map(|range| range.node.name()).collect();
+        let mut names: Vec<_> = self.ranges.iter().map(|range| range.node.name()).collect();
         names.sort_unstable();
         names.dedup();
         names
     }
 
-    fn node_of(&self, slot: u16) -> Option<Arc<Node>> {
-        let index = self.slots.partition_point(|range| range.last < slot);
-        let range = self.slots.get(index).filter(|range| range.first <= slot)?;
-        Some(Arc::clone(&range.node))
+    fn node_of(&self, hash_slot: u16) -> Option<Arc<Node>> {
+        let index = self.ranges.partition_point(|range| range.last < hash_slot);
+        let range = self.ranges.get(index)?;
+        (range.first <= hash_slot).then(|| Arc::clone(&range.node))
     }
 }
 
-/// Asks the node at `host` for the slot map.
-async fn map_of(
+/// Queries the hash slot map of the node at `host`.
+async fn query_map(
     node: &Arc<Node>,
     host: Option<&str>,
     deadline: Instant,
-) -> Result<SlotMap, StoreError> {
+) -> Result<HashSlotMap, StoreError> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
-    let reply = node.command(&slots, false, deadline).await;
-    let reply = reply.map_err(CallError::into_store_error)?;
-    let map = parse_slots(&reply, host).ok_or_else(|| unexpected("CLUSTER SLOTS"))?;
+    let reply = node
+        .command(&slots, false, deadline)
+        .await
+        .map_err(CallError::into_store_error)?;
+    let map = parse_hash_slots(&reply, host).ok_or_else(|| unexpected("CLUSTER SLOTS"))?;
     if map.is_empty() {
         let message = "no node of the cluster has slots";
         return Err(error(reason::CLUSTER_DOWN, message));

@@ -25,7 +25,7 @@ use crate::error::bad_response;
 pub(crate) use answer::{Answer, HoldOutcome};
 use hold::NO_KEY;
 pub(crate) use hold::{HoldPart, has_slots};
-pub(crate) use operations::WantedPermit;
+pub(crate) use operations::PermitRequest;
 #[cfg(feature = "injected-time")]
 pub(crate) use record::RecordedCharge;
 pub(crate) use record::{RecordedPart, charges_of, read_parts, read_record, write_parts};
@@ -33,7 +33,7 @@ pub(crate) use reply::parse_reply;
 use request::KeyKind;
 pub(crate) use request::Request;
 pub(crate) use reservation::ReservationRecord;
-pub(crate) use settlement::Tally;
+pub(crate) use settlement::SettlementTotal;
 
 /// One call of the script, for several requests.
 ///
@@ -41,10 +41,10 @@ pub(crate) use settlement::Tally;
 /// what an earlier one wrote.
 #[derive(Debug, Default)]
 pub(crate) struct Call<'r> {
-    /// Every key once: first those of cells, then those of logs, then others.
+    /// Every key once: first those of cells, then of logs, then others.
     pub(crate) keys: Vec<&'r [u8]>,
     pub(crate) argument: Vec<u8>,
-    /// The time, for the script that tests run.
+    /// The time, for the script of tests.
     pub(crate) now: Option<String>,
     /// How many lease requests go with each request; empty if none does.
     lease_counts: Vec<usize>,
@@ -78,7 +78,7 @@ impl<'r> Call<'r> {
     }
 
     fn of(requests: &[&'r Request], now: Option<String>) -> Self {
-        // By what the keys hold.
+        // The keys, by kind.
         let mut lists: [Vec<&[u8]>; 3] = Default::default();
         let mut known = HashMap::new();
         let mut positions = Vec::new();
@@ -90,9 +90,10 @@ impl<'r> Call<'r> {
                     (kind, list.len() as u32)
                 };
                 // The keys of one request differ from each other.
-                positions.push(match requests.len() {
-                    1 => add(),
-                    _ => *known.entry(name).or_insert_with(add),
+                positions.push(if requests.len() == 1 {
+                    add()
+                } else {
+                    *known.entry(name).or_insert_with(add)
                 });
             }
         }
@@ -105,15 +106,15 @@ impl<'r> Call<'r> {
         argument.extend_from_slice(&next_number());
         argument.extend_from_slice(&cell_count.to_le_bytes());
         let has_holds = requests.iter().any(|request| request.has_holds());
-        // As many keys fit into no call.
+        // No call has as many keys as three bytes count.
         argument.extend_from_slice(&state_count.to_le_bytes()[..3]);
         argument.push(has_holds.into());
         let mut positions = &positions[..];
         for request in requests {
             let set_key = |number: &mut [u8]| {
-                let mut local = [0; 4];
-                local.copy_from_slice(number);
-                let local = u32::from_le_bytes(local);
+                let mut bytes = [0; 4];
+                bytes.copy_from_slice(number);
+                let local = u32::from_le_bytes(bytes);
                 if local == NO_KEY {
                     return number.fill(0);
                 }
@@ -129,13 +130,13 @@ impl<'r> Call<'r> {
             let start = argument.len();
             argument.extend_from_slice(&request.checks);
             for check in argument[start..].chunks_exact_mut(request.check_size()) {
-                for at in request.keys_at() {
+                for at in request.key_ranges() {
                     set_key(&mut check[at.clone()]);
                 }
             }
             let start = argument.len();
             argument.extend_from_slice(&request.trailers);
-            for at in request.trailers_at() {
+            for at in request.trailer_key_ranges() {
                 set_key(&mut argument[start..][at]);
             }
             positions = &positions[request.keys().count()..];
@@ -191,7 +192,7 @@ impl<'r> Call<'r> {
 
 const NUMBER_SIZE: usize = size_of::<u32>();
 
-/// Returns another number for each call in flight.
+/// Returns a number that no other call in flight has.
 fn next_number() -> [u8; NUMBER_SIZE] {
     static NUMBERS: AtomicU32 = AtomicU32::new(0);
     NUMBERS.fetch_add(1, Ordering::Relaxed).to_le_bytes()

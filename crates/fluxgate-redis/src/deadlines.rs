@@ -1,9 +1,8 @@
 //! The deadlines of many requests, with one timer.
 //!
-//! Tokio wakes its driver, by a system call, whenever a timer is set that is due
-//! before all others. The deadline of a decision nearly always is, and nearly
-//! always passes unused. Here the timer is set for the first deadline only, and
-//! again when that has passed.
+//! Tokio wakes its driver with a system call whenever a timer is set that is due before all
+//! others. The deadline of a decision nearly always is, and is nearly never reached. Here the
+//! timer is set for the first deadline only, and again when that has passed.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -39,7 +38,7 @@ impl Deadlines {
         future: F,
     ) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
-        let mut entry: Option<Entry<'_>> = None;
+        let mut entry: Option<DeadlineEntry<'_>> = None;
         std::future::poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(Ok(output));
@@ -54,7 +53,7 @@ impl Deadlines {
         .await
     }
 
-    fn insert(&self, deadline: Instant, waker: &Waker) -> Entry<'_> {
+    fn insert(&self, deadline: Instant, waker: &Waker) -> DeadlineEntry<'_> {
         let mut pending = self.lock();
         let key = (deadline, pending.next_number);
         pending.next_number += 1;
@@ -63,14 +62,14 @@ impl Deadlines {
             pending.due = Some(deadline);
             tokio::spawn(self.clone().wake_from(deadline));
         }
-        Entry {
+        DeadlineEntry {
             deadlines: self,
             key,
         }
     }
 
-    /// Wakes what is due at `due` and later, until nothing is pending or another
-    /// task does so from an earlier deadline on.
+    /// Wakes what is due at `due` and later, until nothing is pending or another task does so
+    /// from an earlier deadline on.
     async fn wake_from(self, mut due: Instant) {
         loop {
             sleep_until(due).await;
@@ -102,14 +101,14 @@ impl Deadlines {
     }
 }
 
-/// A deadline that has not passed, or has just been found to have.
-struct Entry<'d> {
+/// A deadline that has not been found to have passed.
+struct DeadlineEntry<'d> {
     deadlines: &'d Deadlines,
     key: Key,
 }
 
-impl Entry<'_> {
-    /// Returns whether the deadline is still to come; if so, it wakes this waker.
+impl DeadlineEntry<'_> {
+    /// Returns whether the deadline has not passed. If so, it will wake this waker.
     fn is_pending(&self, waker: &Waker) -> bool {
         let mut pending = self.deadlines.lock();
         let known = pending.wakers.get_mut(&self.key);
@@ -121,7 +120,7 @@ impl Entry<'_> {
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for DeadlineEntry<'_> {
     fn drop(&mut self) {
         self.deadlines.lock().wakers.remove(&self.key);
     }

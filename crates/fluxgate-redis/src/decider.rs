@@ -1,5 +1,5 @@
-//! Decides checks that one server holds: from the near cache where it knows a
-//! denial, else by the script.
+//! Decides checks that one server holds: from the near cache if it has a denial, else by the
+//! script.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use fluxgate_core::StoreError;
 use fluxgate_core::store::{Checks, Group, Verdict, Verdicts};
 use tokio::time::Instant;
 
-use crate::codec::{Answer, HoldPart, Request, WantedPermit, has_slots};
+use crate::codec::{Answer, HoldPart, PermitRequest, Request, has_slots};
 use crate::keys::KeyNaming;
 use crate::lease::is_leasable;
 use crate::lease_client::LeaseClient;
-use crate::near_cache::{Charge, NearCache, Wanted};
+use crate::near_cache::{Charge, LookupScope, NearCache};
 use crate::servers::Servers;
 
 #[derive(Debug)]
@@ -22,32 +22,32 @@ pub(crate) struct Decider {
     pub(crate) leases: LeaseClient,
 }
 
-/// Where checks are decided. The default is a single server.
+/// Where and how the script decides checks. The default is a single server.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place<'p> {
-    pub(crate) slot: u16,
-    /// Where the record of their hold goes, if they are not known to be all of it.
+pub(crate) struct ScriptTarget<'p> {
+    pub(crate) hash_slot: u16,
+    /// The record of their hold, if the checks may be only a part of it.
     pub(crate) part: Option<&'p HoldPart>,
-    /// Whether units on lease cannot decide the request, so that none are asked for.
-    pub(crate) is_exact: bool,
+    /// Whether no lease is requested, because leases cannot cover the request.
+    pub(crate) skips_leases: bool,
 }
 
 /// The verdicts on some checks.
-pub(crate) struct Decided {
+pub(crate) struct ScriptDecision {
     pub(crate) verdicts: Verdicts,
-    /// The script's answer; `None` if the near cache knew the verdicts.
+    /// The script's answer; `None` if the near cache had the verdicts.
     pub(crate) answer: Option<Answer>,
     /// What the request is charged if it passes.
     charge: Charge,
 }
 
-impl Decided {
+impl ScriptDecision {
     pub(crate) fn passes(&self) -> bool {
         self.verdicts.iter().all(Verdict::passes)
     }
 
-    /// Returns whether all enforced ones of these checks pass.
-    fn enforced_pass(&self, checks: &Checks<'_>) -> bool {
+    /// Returns whether all enforced checks pass.
+    fn passes_enforced(&self, checks: &Checks<'_>) -> bool {
         let mut verdicts = self.verdicts.iter().zip(checks.list());
         verdicts.all(|(verdict, check)| check.group != Group::ENFORCED || verdict.passes())
     }
@@ -63,105 +63,111 @@ impl Decider {
         }
     }
 
-    /// Decides all checks of a request on a single server, and acquires a permit if
-    /// one is wanted.
+    /// Decides all checks of a request on a single server, and acquires a permit if one is
+    /// requested.
     pub(crate) async fn decide(
         &self,
         checks: &Checks<'_>,
-        permit: Option<WantedPermit<'_>>,
+        permit: Option<PermitRequest<'_>>,
         deadline: Instant,
-    ) -> Result<Decided, StoreError> {
-        let place = Place::default();
-        let decided = self
-            .ask(checks, place, permit, Wanted::Denial, deadline)
+    ) -> Result<ScriptDecision, StoreError> {
+        let target = ScriptTarget::default();
+        let decision = self
+            .decide_at(checks, target, permit, LookupScope::Denials, deadline)
             .await;
-        match &decided {
-            Ok(decided) if decided.enforced_pass(checks) => self.record_charge(&decided.charge),
+        match &decision {
+            Ok(decision) if decision.passes_enforced(checks) => {
+                self.record_charge(&decision.charge);
+            }
             Ok(_) => {}
             // A request without an answer may have been charged.
             Err(_) => self.record_charge(&self.charge_of(checks)),
         }
-        decided
+        decision
     }
 
-    /// Decides checks of one slot: asks the near cache first, then the server.
-    pub(crate) async fn ask(
+    /// Decides checks of one hash slot: by the near cache, else by the server.
+    pub(crate) async fn decide_at(
         &self,
         checks: &Checks<'_>,
-        place: Place<'_>,
-        permit: Option<WantedPermit<'_>>,
-        wanted: Wanted,
+        target: ScriptTarget<'_>,
+        permit: Option<PermitRequest<'_>>,
+        scope: LookupScope,
         deadline: Instant,
-    ) -> Result<Decided, StoreError> {
-        let question = match self.near_cache_for(checks) {
+    ) -> Result<ScriptDecision, StoreError> {
+        let lookup = match self.near_cache_for(checks) {
             Some(near_cache) => {
-                // When the request came: a moment too early is on the safe side.
-                let asked = deadline - self.servers.timeout();
-                let question = near_cache.question(checks, asked);
-                if let Some(verdicts) = near_cache.answer(&question, checks, wanted) {
-                    return Ok(Decided {
+                let lookup = near_cache.lookup(checks, self.began_at(deadline));
+                if let Some(verdicts) = near_cache.find(&lookup, checks, scope) {
+                    return Ok(ScriptDecision {
                         verdicts,
                         answer: None,
                         charge: Charge::default(),
                     });
                 }
-                Some((near_cache, question))
+                Some((near_cache, lookup))
             }
             None => None,
         };
         let mut request = match permit {
             Some(permit) => Request::decide_with_permit(checks, &self.naming, permit),
-            None => Request::decide(checks, &self.naming, place.part),
+            None => Request::decide(checks, &self.naming, target.part),
         };
-        let lease_requests = if place.is_exact {
+        let lease_requests = if target.skips_leases {
             None
         } else {
             self.leases
                 .add_lease_requests(checks, &mut request, &self.naming)
         };
-        let answer = self.servers.send(request, place.slot, deadline).await?;
+        let answer = self
+            .servers
+            .send(request, target.hash_slot, deadline)
+            .await?;
         let mut verdicts = answer.verdicts(checks)?;
         if let Some(sent) = lease_requests {
             sent.record_answer(checks, &answer, &mut verdicts)?;
         }
-        let charge = match &question {
-            Some((near_cache, question)) => {
-                near_cache.keep(question, checks, &answer, &verdicts, wanted);
-                question.charge(checks)
+        let charge = match &lookup {
+            Some((near_cache, lookup)) => {
+                near_cache.insert(lookup, checks, &answer, &verdicts, scope);
+                lookup.charge(checks)
             }
             None => self.charge_of(checks),
         };
-        Ok(Decided {
+        Ok(ScriptDecision {
             verdicts,
             answer: Some(answer),
             charge,
         })
     }
 
-    /// Returns the denial of these checks, if the near cache knows one.
-    pub(crate) fn known_denial(&self, checks: &Checks<'_>, deadline: Instant) -> Option<Verdicts> {
+    /// Returns the denial of these checks, if the near cache has one.
+    pub(crate) fn cached_denial(&self, checks: &Checks<'_>, deadline: Instant) -> Option<Verdicts> {
         let near_cache = self.near_cache_for(checks)?;
-        let asked = deadline - self.servers.timeout();
-        if near_cache.has_expired(asked) {
+        let began_at = self.began_at(deadline);
+        if near_cache.has_expired(began_at) {
             return None;
         }
-        let question = near_cache.question(checks, asked);
-        near_cache.answer(&question, checks, Wanted::Denial)
+        let lookup = near_cache.lookup(checks, began_at);
+        near_cache.find(&lookup, checks, LookupScope::Denials)
     }
 
-    /// Returns the near cache, unless a denial may end early or charges units: slots are given
-    /// back at any time, and units may be granted.
+    /// Returns when a request with this deadline came. A moment too early is on the safe side.
+    fn began_at(&self, deadline: Instant) -> Instant {
+        deadline - self.servers.timeout()
+    }
+
+    /// Returns the near cache, unless a denial charges units or may end early: slots can be
+    /// released and units granted at any time.
     fn near_cache_for(&self, checks: &Checks<'_>) -> Option<&NearCache> {
-        let near_cache = self.near_cache.as_ref();
-        let is_charged_anyway = checks.charges_always();
-        near_cache.filter(|_| !is_charged_anyway && !has_slots(checks) && !is_leasable(checks))
+        let is_cacheable = !checks.charges_always() && !has_slots(checks) && !is_leasable(checks);
+        self.near_cache.as_ref().filter(|_| is_cacheable)
     }
 
     /// Returns what a request is charged, for [`Decider::record_charge`].
     pub(crate) fn charge_of(&self, checks: &Checks<'_>) -> Charge {
         let near_cache = self.near_cache.as_ref();
-        let charge = near_cache.map(|near_cache| near_cache.charge_of(checks));
-        charge.unwrap_or_default()
+        near_cache.map_or_else(Charge::default, |near_cache| near_cache.charge_of(checks))
     }
 
     /// Keeps the near cache from hiding a charge.
@@ -171,9 +177,9 @@ impl Decider {
         }
     }
 
-    /// Empties the near cache, and forgets refusals: units were given back, so denials may
-    /// not hold.
-    pub(crate) fn clear_near_cache(&self) {
+    /// Empties the near cache and forgets refusals of leases: units have returned, so denials
+    /// may no longer hold.
+    pub(crate) fn forget_denials(&self) {
         if let Some(near_cache) = &self.near_cache {
             near_cache.clear();
         }

@@ -34,7 +34,7 @@ pub(crate) struct Tls {
     pub(crate) client: Option<(Vec<u8>, Secret)>,
 }
 
-/// Bytes that must not appear in a log.
+/// Bytes that must not be logged.
 #[derive(Clone)]
 pub(crate) struct Secret(pub(crate) Vec<u8>);
 
@@ -51,16 +51,11 @@ pub(crate) struct Endpoint(ConnectionInfo);
 impl Endpoint {
     /// Parses a URL. The login overrides that of the URL.
     pub(crate) fn new(url: &str, login: &Login) -> Result<Self, RedisError> {
-        // The client library wants the long form.
-        let long;
-        let url = match url.strip_prefix("unix://") {
-            Some(path) => {
-                long = format!("redis+unix://{path}");
-                &long
-            }
-            None => url,
+        let mut info = match url.strip_prefix("unix://") {
+            // The client library needs the long form.
+            Some(path) => format!("redis+unix://{path}").into_connection_info()?,
+            None => url.into_connection_info()?,
         };
-        let mut info = url.into_connection_info()?;
         let mut settings = info.redis_settings().clone();
         if let Some(username) = &login.username {
             settings = settings.set_username(username);
@@ -85,8 +80,8 @@ impl Endpoint {
         Ok(Self(info))
     }
 
-    /// Returns another server of the same deployment: with the same login.
-    pub(crate) fn at(&self, (host, port): Address) -> Self {
+    /// Returns another server of the same deployment, with the same login.
+    pub(crate) fn with_address(&self, (host, port): Address) -> Self {
         let addr = match self.0.addr() {
             ConnectionAddr::TcpTls {
                 insecure,
@@ -136,14 +131,16 @@ impl Endpoint {
     /// Opens a connection for subscriptions.
     pub(crate) async fn pubsub(&self) -> Result<PubSub, StoreError> {
         // RESP2, which every server speaks, is enough.
-        let settings = self.0.redis_settings().clone();
-        let settings = settings.set_protocol(ProtocolVersion::RESP2);
-        let client = Client::open(self.0.clone().set_redis_settings(settings));
-        let made = match client {
+        let settings = self
+            .0
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP2);
+        let pubsub = match Client::open(self.0.clone().set_redis_settings(settings)) {
             Ok(client) => client.get_async_pubsub().await,
             Err(cause) => Err(cause),
         };
-        made.map_err(|cause| store_error(&cause))
+        pubsub.map_err(|cause| store_error(&cause))
     }
 
     async fn connect_with(
@@ -166,8 +163,9 @@ impl Endpoint {
                 Ok::<(), SendError>(())
             });
         }
-        let commands = client.get_multiplexed_async_connection_with_config(&config);
-        let commands = commands.await?;
+        let commands = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
         Ok(ServerConnection { commands, closed })
     }
 }
@@ -180,8 +178,8 @@ pub(crate) struct ServerConnection {
 }
 
 impl ServerConnection {
-    /// Returns whether it is known to be closed, so that no command needs to find out.
-    /// With RESP2 that is never known.
+    /// Returns whether it is known to be closed before a command fails. With RESP2 that is never
+    /// known.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -196,7 +194,7 @@ mod tests {
     fn every_server_of_a_deployment_is_reached_with_nodelay() {
         for url in ["redis://somewhere:1", "rediss://somewhere:1"] {
             let first = Endpoint::new(url, &Login::default()).unwrap();
-            let other = first.at(("elsewhere".to_owned(), 2));
+            let other = first.with_address(("elsewhere".to_owned(), 2));
             for Endpoint(info) in [first, other] {
                 assert!(info.tcp_settings().nodelay(), "{url}");
             }

@@ -7,21 +7,21 @@ use redis::{ErrorKind, RedisError};
 
 /// Why a call of the script failed.
 ///
-/// All variants but [`CallError::Failed`] mean that the server did not run the
-/// script, so the call may be sent again, there or elsewhere.
+/// All variants but [`CallError::Failed`] mean that the server did not run the script, so the
+/// call may be sent again, to this server or to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
     /// The server does not know the script.
     NoScript,
-    /// The slot has moved to another node.
+    /// The hash slot has moved to another node.
     Moved(Address),
-    /// The slot is moving to another node, which has the keys already.
+    /// The hash slot is moving to another node, which has the keys already.
     Ask(Address),
-    /// The slot is moving, and the keys are on two nodes.
+    /// The hash slot is moving, and the keys are on two nodes.
     TryAgain,
     /// The server is a replica now.
     ReadOnly(StoreError),
-    /// Anything else, including that the script may have run.
+    /// Any other failure. The script may have run.
     Failed(StoreError),
 }
 
@@ -55,7 +55,7 @@ impl From<StoreError> for CallError {
     }
 }
 
-/// Returns an error with this label.
+/// Returns an error with this reason.
 pub(crate) fn error(reason: Reason, message: &str) -> StoreError {
     StoreError {
         reason,
@@ -89,9 +89,10 @@ pub(crate) fn call_error(cause: &RedisError) -> CallError {
         "TRYAGAIN" => return CallError::TryAgain,
         "MOVED" | "ASK" => {
             if let Some(address) = redirect(&detail) {
-                return match code.as_str() {
-                    "MOVED" => CallError::Moved(address),
-                    _ => CallError::Ask(address),
+                return if code == "MOVED" {
+                    CallError::Moved(address)
+                } else {
+                    CallError::Ask(address)
                 };
             }
         }
@@ -101,7 +102,7 @@ pub(crate) fn call_error(cause: &RedisError) -> CallError {
     CallError::Failed(store_error(cause))
 }
 
-/// Returns an error of the client library with its label and message.
+/// Returns an error of the client library as one of a store.
 pub(crate) fn store_error(cause: &RedisError) -> StoreError {
     let (code, detail) = code_and_detail(cause);
     let reason = match code.as_str() {
@@ -130,21 +131,20 @@ pub(crate) fn store_error(cause: &RedisError) -> StoreError {
     StoreError { reason, message }
 }
 
-/// Returns whether a script failed because the user lacks a permission: as
-/// reported by Redis 7.0, or by later versions.
+/// Returns whether a script failed because the user lacks a permission. Redis 7.0 and later
+/// versions report it differently.
 fn is_permission_error(detail: &str) -> bool {
     ["The user executing the script can't", "ACL failure"]
         .iter()
         .any(|text| detail.contains(text))
 }
 
-/// Returns whether the server itself reported the error, so that the connection
-/// can be used further.
+/// Returns whether the server itself reported the error, so that the connection still works.
 pub(crate) fn is_server_error(cause: &RedisError) -> bool {
     cause.clone().into_server_errors().is_some()
 }
 
-/// Returns whether the server did not answer, or not as a Redis server does.
+/// Returns whether the server did not answer as a Redis server does.
 pub(crate) fn is_no_answer(reason: Reason) -> bool {
     matches!(
         reason,

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::CallError;
 
-/// Counters for a store and all of its servers.
+/// Counts of what happened to the servers of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     script_reloads: AtomicU64,
     script_reload_failures: AtomicU64,
-    /// Whether the last attempt to load the script failed, which was logged then.
+    /// Whether the last attempt to load the script failed and was logged.
     is_reload_failing: AtomicBool,
     failovers: AtomicU64,
 }
@@ -28,7 +28,7 @@ impl Events {
     }
 
     /// Records that a server without the script has loaded it.
-    pub(crate) fn script_reloaded(&self, server: &str) {
+    pub(crate) fn record_script_reload(&self, server: &str) {
         self.script_reloads.fetch_add(1, Ordering::Relaxed);
         self.is_reload_failing.store(false, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
@@ -36,13 +36,13 @@ impl Events {
         tracing::info!(server, "the script was missing and has been loaded");
     }
 
-    /// Records that a server without the script has not loaded it. Decisions go on: they send
-    /// the whole script where it is missing.
-    pub(crate) fn script_reload_failed(&self, server: &str, error: CallError) {
+    /// Records that a server without the script has not loaded it. Decisions continue: they send
+    /// the text of the script.
+    pub(crate) fn record_script_reload_failure(&self, server: &str, error: CallError) {
         self.script_reload_failures.fetch_add(1, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
         metrics::counter!("fluxgate_store_script_reload_failures_total").increment(1);
-        // Decisions try again and again, so only the first failure is logged.
+        // Every decision tries again, so only the first failure is logged.
         if !self.is_reload_failing.swap(true, Ordering::Relaxed) {
             let error = error.into_store_error();
             tracing::warn!(server, %error, "the script is missing and cannot be loaded");
@@ -50,7 +50,7 @@ impl Events {
     }
 
     /// Records that another server has become the primary.
-    pub(crate) fn failed_over(&self, primary: &str, from: &str, to: &str) {
+    pub(crate) fn record_failover(&self, primary: &str, from: &str, to: &str) {
         self.failovers.fetch_add(1, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
         metrics::counter!("fluxgate_store_failovers_total").increment(1);

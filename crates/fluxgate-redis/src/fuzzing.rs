@@ -1,5 +1,5 @@
-//! Functions for fuzz targets. Each takes any bytes and panics if a parser breaks a
-//! promise. A test runs them on the seeds and on inputs near the seeds.
+//! Functions for the fuzz targets of this workspace. Each takes any bytes and panics if a parser
+//! breaks a promise. A test runs them on the seeds and on inputs near the seeds.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const SUBJECT: Subject<'static> = Subject {
     bytes: b"somebody",
 };
 
-/// Parses the script's reply. It must answer one number of requests only, and no
+/// Parses the script's reply. It must be the answer to one number of requests only, and no
 /// verdict may report more units than the capacity.
 pub fn script_reply(bytes: &[u8]) {
     let mut read = 0;
@@ -41,7 +41,7 @@ pub fn script_reply(bytes: &[u8]) {
     assert!(read <= 1, "one reply answers several numbers of requests");
 }
 
-/// Evaluates an answer as one to a single check, and as one to two.
+/// Evaluates an answer as the answer to one check, and to two checks.
 fn check_answer(answer: &Answer) {
     let limits = limits();
     for (at, limit) in limits.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Which instances share a store: each writes that it is alive.
+//! Heartbeats of the instances that share a store.
 //!
-//! The hash `<prefix>:1:{rules}:instances` has the server's time and a text of each instance
-//! under its id. An instance that has not written for a while is removed by the next that does.
+//! The hash `<prefix>:1:{rules}:instances` has, under the id of each instance, the server's time
+//! and a text. A heartbeat removes instances that have not written for a while.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use redis::{Cmd, FromRedisValue};
 
 use crate::servers::Servers;
 
-/// After this time without a heartbeat, an instance is gone.
-const GONE: Duration = Duration::from_secs(30);
-const BEAT: &str = include_str!("lua/heartbeat.lua");
+/// An instance without a heartbeat for this time is removed.
+const GONE_AFTER: Duration = Duration::from_secs(30);
+const BEAT_SCRIPT: &str = include_str!("lua/heartbeat.lua");
 
-/// The instances that use a store.
+/// The heartbeats of the instances that share a store.
 #[derive(Clone, Debug)]
 pub struct Heartbeats {
     servers: Arc<Servers>,
@@ -42,11 +42,11 @@ impl Heartbeats {
         }
     }
 
-    /// Writes that an instance is alive. Returns the last heartbeat of each instance, by id.
+    /// Writes a heartbeat of an instance. Returns the last heartbeat of each instance, by id.
     pub async fn beat(&self, id: &str, text: &str) -> Result<Vec<Heartbeat>, StoreError> {
         let mut beat = redis::cmd("EVAL");
-        beat.arg(BEAT).arg(1).arg(&self.key);
-        beat.arg(id).arg(text).arg(GONE.as_millis() as u64);
+        beat.arg(BEAT_SCRIPT).arg(1).arg(&self.key);
+        beat.arg(id).arg(text).arg(GONE_AFTER.as_millis() as u64);
         let (now, all): (u64, BTreeMap<String, String>) = self.run(&beat).await?;
         let beats = all.into_iter().filter_map(|(id, beat)| {
             let (at, text) = beat.split_once(' ')?;
@@ -59,7 +59,7 @@ impl Heartbeats {
         Ok(beats.collect())
     }
 
-    /// Writes that an instance ends.
+    /// Removes an instance that ends.
     pub async fn leave(&self, id: &str) -> Result<(), StoreError> {
         self.run::<u64>(&Cmd::hdel(&self.key, id)).await.map(drop)
     }

@@ -1,9 +1,9 @@
-//! Settles and renews holds, by their records.
+//! Settles and renews holds by their records.
 //!
-//! The record of a hold says what it charged. On a single server the first round trip
-//! reads it and the second one changes the charges and deletes it, unless another process
-//! has done so in between. On a cluster a list says where the parts are; each part is
-//! settled once, whoever asks and however often.
+//! The record of a hold has its charges. On a single server the first round trip reads it. The
+//! second one changes the charges and deletes the record, unless another process has done so in
+//! between. On a cluster a list has the keys of the parts, and each part is settled at most
+//! once.
 
 use std::sync::Arc;
 
@@ -13,18 +13,21 @@ use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cluster::slot_of;
+use crate::cluster::hash_slot_of;
 use crate::codec::{
-    Answer, HoldOutcome, RecordedPart, Request, Tally, read_parts, read_record, write_parts,
+    Answer, HoldOutcome, RecordedCharge, RecordedPart, Request, SettlementTotal, read_parts,
+    read_record, write_parts,
 };
 use crate::decider::Decider;
 use crate::error::unexpected;
-use crate::node::Work;
+use crate::node::Operation;
 
-/// How much longer than its parts a list lives, so that it is there as long as they are.
+/// How much longer than its parts a list lives, so that it does not expire before them.
 const MARGIN_MS: u64 = 1000;
-/// How many holds are renewed within one deadline.
-const RENEWED_TOGETHER: usize = 128;
+/// The time to live of keys in a test that sets the time: longer than the test.
+pub(crate) const TEST_MILLIS: u64 = 100_000_000_000;
+/// The most holds that are renewed within one deadline.
+const MAX_RENEWALS: usize = 128;
 
 /// Settles a hold. Returns `None` if there is no such hold.
 pub(crate) async fn settle(
@@ -40,52 +43,52 @@ pub(crate) async fn settle(
     };
     let requests = parts.iter().map(|part| {
         let request = Request::settle(&part.key, id, &part.charges, &settlement);
-        (request, slot_of(&part.key))
+        (request, hash_slot_of(&part.key))
     });
     let outcomes = send_all(decider, requests.collect(), deadline).await;
-    let mut tally = Tally::default();
+    let mut total = SettlementTotal::default();
     let mut is_held = false;
     let mut failed = Ok(());
     for (part, outcome) in parts.iter().zip(outcomes) {
         match outcome {
             Ok(HoldOutcome::Settled(charged)) => {
                 is_held = true;
-                tally.add(&part.charges, &settlement, &charged);
+                total.add(&part.charges, &settlement, &charged);
             }
             Ok(_) => {}
             Err(cause) => failed = Err(cause),
         }
     }
-    if tally.has_changed || failed.is_err() {
-        // A denial from before may not hold any more, or has other numbers.
-        decider.clear_near_cache();
+    if total.has_changed || failed.is_err() {
+        // Denials from before may no longer hold, or have other numbers.
+        decider.forget_denials();
     }
-    // The list stays until all parts are settled, and if the hold has expired as long as the
-    // request may be cancelled.
+    // The list stays until all parts are settled. If the hold has expired, it stays as long as
+    // the request may be cancelled.
     failed?;
     if is_held && decider.servers.is_cluster(deadline).await? {
         delete_list(decider, id, deadline).await;
     }
-    Ok(is_held.then(|| tally.settled()))
+    Ok(is_held.then(|| total.settled()))
 }
 
-/// Lets holds live for a time from now on. Returns for each whether it is still held.
+/// Extends holds to a span from now. Returns for each whether it still exists.
 pub(crate) async fn renew(
     decider: &Arc<Decider>,
     holds: &[(HoldId, Micros)],
 ) -> Result<Vec<bool>, StoreError> {
     let mut renewed = Vec::with_capacity(holds.len());
     let mut failed = Ok(());
-    for holds in holds.chunks(RENEWED_TOGETHER) {
+    for holds in holds.chunks(MAX_RENEWALS) {
         let deadline = decider.servers.deadline();
-        let some = if decider.servers.is_cluster(deadline).await? {
+        let outcomes = if decider.servers.is_cluster(deadline).await? {
             renew_on_cluster(decider, holds, deadline).await
         } else {
             renew_on_server(decider, holds, deadline).await
         };
-        match some {
-            Ok(some) => renewed.extend(some),
-            // The others are renewed all the same.
+        match outcomes {
+            Ok(outcomes) => renewed.extend(outcomes),
+            // The others are still renewed.
             Err(cause) => failed = Err(cause),
         }
     }
@@ -106,8 +109,8 @@ async fn renew_on_server(
     };
     let mut get = redis::cmd("MGET");
     get.arg(&keys);
-    let work = Work::Command(&get);
-    let records = decider.servers.perform(&work, first, deadline).await?;
+    let operation = Operation::Command(&get);
+    let records = decider.servers.perform(&operation, first, deadline).await?;
     let records: Vec<Option<Vec<u8>>> =
         redis::from_redis_value(records).map_err(|_| unexpected("MGET"))?;
     if records.len() != keys.len() {
@@ -146,7 +149,7 @@ async fn renew_on_cluster(
     renewed.into_iter().collect()
 }
 
-/// Renews all parts of a hold; it is held as long as one of them is.
+/// Renews all parts of a hold. It exists as long as one of them does.
 async fn renew_parts(
     decider: &Arc<Decider>,
     id: HoldId,
@@ -159,31 +162,34 @@ async fn renew_parts(
         return Ok(false);
     };
     let charges = parts.iter().flat_map(|part| &part.charges);
-    let charges = charges.filter(|charge| charge.units > 0);
-    let slots = charges.filter_map(|charge| charge.longest());
-    let life = slots.map(|longest| Micros::new(longest).min(span)).max();
-    let life = life.unwrap_or(span);
-    // Before the parts, so that it is there as long as they are, and as long as the request
+    let life = charges
+        .clone()
+        .filter(|charge| charge.units > 0)
+        .filter_map(RecordedCharge::longest)
+        .map(|longest| Micros::new(longest).min(span))
+        .max()
+        .unwrap_or(span);
+    // Extended before the parts, so that it does not expire before them or while the request
     // may wait.
-    let wait = parts.iter().flat_map(|part| &part.charges);
-    let wait = wait.map(|charge| charge.longest_wait()).max();
+    let list_life = charges
+        .map(RecordedCharge::longest_wait)
+        .fold(life, Micros::max);
     let mut expire = redis::cmd("PEXPIRE");
-    let longest = wait.map_or(life, |wait| wait.max(life));
-    expire.arg(&key).arg(list_millis(decider, longest));
-    let work = Work::Command(&expire);
-    decider.servers.perform(&work, &key, deadline).await?;
+    expire.arg(&key).arg(list_millis(decider, list_life));
+    let operation = Operation::Command(&expire);
+    decider.servers.perform(&operation, &key, deadline).await?;
     let requests = parts.iter().map(|part| {
         let request = Request::renew(&part.key, id, &part.charges, span, life);
-        (request, slot_of(&part.key))
+        (request, hash_slot_of(&part.key))
     });
-    let mut is_held = false;
+    let mut exists = false;
     for outcome in send_all(decider, requests.collect(), deadline).await {
-        is_held |= outcome? == HoldOutcome::Renewed;
+        exists |= outcome? == HoldOutcome::Renewed;
     }
-    Ok(is_held)
+    Ok(exists)
 }
 
-/// Writes the list of the parts of a hold, which lives as long as they do.
+/// Writes the list of the parts of a hold, which lives at least as long as they do.
 pub(crate) async fn write_list(
     decider: &Decider,
     id: HoldId,
@@ -195,15 +201,15 @@ pub(crate) async fn write_list(
     let mut set = redis::cmd("SET");
     set.arg(&key).arg(write_parts(parts)).arg("PX");
     set.arg(list_millis(decider, life));
-    let work = Work::Command(&set);
+    let operation = Operation::Command(&set);
     decider
         .servers
-        .perform(&work, &key, deadline)
+        .perform(&operation, &key, deadline)
         .await
         .map(drop)
 }
 
-/// Deletes the list of the parts of a hold. If that fails, it expires.
+/// Deletes the list of the parts of a hold. If that fails, the list expires.
 pub(crate) async fn delete_list(decider: &Decider, id: HoldId, deadline: Instant) {
     let _ = decider
         .servers
@@ -211,10 +217,11 @@ pub(crate) async fn delete_list(decider: &Decider, id: HoldId, deadline: Instant
         .await;
 }
 
+/// Returns the time to live of a list.
 fn list_millis(decider: &Decider, life: Micros) -> u64 {
-    if decider.servers.has_set_time() {
+    if decider.servers.has_test_time() {
         // The server's clock does not follow that of a test.
-        100_000_000_000
+        TEST_MILLIS
     } else {
         life.ceil_millis() + MARGIN_MS
     }
@@ -226,15 +233,15 @@ async fn read(
     deadline: Instant,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let get = Cmd::get(key);
-    let work = Work::Command(&get);
-    match decider.servers.perform(&work, key, deadline).await? {
+    let operation = Operation::Command(&get);
+    match decider.servers.perform(&operation, key, deadline).await? {
         Value::Nil => Ok(None),
         Value::BulkString(record) => Ok(Some(record)),
         _ => Err(unexpected("GET")),
     }
 }
 
-/// Returns the parts of a hold that has this record: on a single server the only one.
+/// Returns the parts of the hold that has this record. On a single server it has only one.
 async fn parts_of(
     decider: &Decider,
     key: &[u8],
@@ -253,7 +260,7 @@ async fn parts_of(
     }]))
 }
 
-/// Sends requests, all at once, and returns what became of each.
+/// Sends requests, all at once. Returns the outcome of each.
 async fn send_all(
     decider: &Arc<Decider>,
     mut requests: Vec<(Request, u16)>,
@@ -264,7 +271,7 @@ async fn send_all(
         && let Some((request, slot)) = requests.pop()
     {
         let answer = servers.send(request, slot, deadline).await;
-        return vec![answer.and_then(Answer::hold)];
+        return vec![answer.and_then(Answer::into_hold_outcome)];
     }
     let mut outcomes = vec![Err(unexpected("the script")); requests.len()];
     let mut tasks = JoinSet::new();
@@ -274,7 +281,7 @@ async fn send_all(
     }
     while let Some(task) = tasks.join_next().await {
         if let Ok((at, answer)) = task {
-            outcomes[at] = answer.and_then(Answer::hold);
+            outcomes[at] = answer.and_then(Answer::into_hold_outcome);
         }
     }
     outcomes

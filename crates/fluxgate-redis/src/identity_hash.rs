@@ -1,8 +1,8 @@
 //! Replaces parts of identities in the names of keys by a keyed hash.
 //!
-//! HMAC-SHA-256, truncated to 128 bits: without the secret an API key can neither
-//! be read from a name nor be confirmed by trying. All instances must share the
-//! secret to share counters.
+//! The hash is HMAC-SHA-256, truncated to 128 bits. Without the secret, an API key can neither
+//! be read from a name nor be confirmed by a guess. Instances must have the same secret to share
+//! counters.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub enum HashKeys {
 pub struct HashSecret(Hmac<Sha256>);
 
 impl HashSecret {
-    /// Creates a secret from bytes of any length; 32 random ones are best.
+    /// Creates a secret from bytes of any length; 32 random bytes are best.
     pub fn new(secret: &[u8]) -> Self {
         let keyed = Hmac::new_from_slice(secret);
         Self(keyed.expect("HMAC takes keys of any length"))
@@ -55,8 +55,8 @@ impl IdentityHash {
         Self { which, secret }
     }
 
-    /// Returns the hash of a part, if it is selected. Covers kind, name and value
-    /// with their lengths, so that different parts have different input.
+    /// Returns the hash of a part, if it is selected. The input has the kind, the length of the
+    /// name, the name and the value, so that different parts have different input.
     pub(crate) fn hash(&self, part: &IdentityPart<'_>) -> Option<[u8; HASH_BYTES]> {
         let is_selected = match self.which {
             HashKeys::ApiKeys => part.is_api_key(),

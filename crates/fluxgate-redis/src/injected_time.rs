@@ -1,8 +1,8 @@
-//! For tests: a store that runs the script over a connection of the test, and can
-//! set the time.
+//! For tests: a store that runs the script over a connection of the test, at a time that the
+//! test sets.
 //!
-//! Not for production. It sends one call after the other, without deadlines or
-//! reconnections, and with a set time no key expires.
+//! Not for production: it sends one call after the other, without deadlines or reconnections,
+//! and at a set time no key expires.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,9 @@ use fluxgate_core::{
     Band, Clock, HoldId, Settled, Settlement, Store, StoreError, SystemClock, Timestamp,
 };
 
-use crate::codec::{Answer, Call, HoldOutcome, RecordedCharge, Request, Tally, read_record};
+use crate::codec::{
+    Answer, Call, HoldOutcome, RecordedCharge, Request, SettlementTotal, read_record,
+};
 use crate::keys::KeyNaming;
 use crate::lease::GrantReply;
 use crate::script::{LEASE_SCRIPT, LEASE_TEST_SCRIPT, SCRIPT, Script, TEST_SCRIPT};
@@ -42,19 +44,19 @@ pub trait Server: Send + Sync {
 #[derive(Debug)]
 pub struct ScriptStore<S, C = SystemClock> {
     server: S,
-    /// `None`: the script for production, with the server's clock.
+    /// `None` for the script of production, which reads the server's clock.
     clock: Option<C>,
     naming: KeyNaming,
-    /// What it takes the server's time for, before the server answers.
+    /// The assumed time of the server, before the server answers.
     estimate: Timestamp,
 }
 
 /// A decision whose charges can be undone.
 #[derive(Clone, Debug)]
-pub struct Undoable(Answer);
+pub struct UndoableDecision(Answer);
 
 impl<S: Server> ScriptStore<S> {
-    /// Creates a store that runs the script for production, by the server's clock.
+    /// Creates a store that runs the script of production, by the server's clock.
     pub fn on_server_time(server: S) -> Self {
         Self {
             server,
@@ -66,7 +68,7 @@ impl<S: Server> ScriptStore<S> {
 }
 
 impl<S: Server, C: Clock> ScriptStore<S, C> {
-    /// Creates a store that runs the script for tests, by this clock.
+    /// Creates a store that runs the script of tests, by this clock.
     pub fn on_clock(server: S, clock: C) -> Self {
         Self {
             server,
@@ -87,30 +89,33 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         &self,
         batch: &[&Checks<'_>],
     ) -> Result<Vec<Result<Verdicts, StoreError>>, StoreError> {
-        let requests: Vec<_> = batch
-            .iter()
-            .map(|checks| {
-                let mut request = Request::decide(checks, &self.naming, None);
-                request.set_time(self.clock.as_ref().map_or(self.estimate, Clock::now));
-                request
-            })
-            .collect();
+        let request = |checks: &&Checks<'_>| {
+            let mut request = Request::decide(checks, &self.naming, None);
+            request.set_windows(self.clock.as_ref().map_or(self.estimate, Clock::now));
+            request
+        };
+        let requests: Vec<_> = batch.iter().map(request).collect();
         let answers = self.call(&requests.iter().collect::<Vec<_>>())?;
-        let verdicts = answers.into_iter().zip(batch);
-        let verdicts = verdicts.map(|(answer, checks)| answer?.verdicts(checks));
-        Ok(verdicts.collect())
+        Ok(answers
+            .into_iter()
+            .zip(batch)
+            .map(|(answer, checks)| answer?.verdicts(checks))
+            .collect())
     }
 
-    /// Decides checks whose charges may be undone.
-    pub fn decide_undoable(&self, checks: &Checks<'_>) -> Result<(Verdicts, Undoable), StoreError> {
-        let answer = self.one(&Request::decide(checks, &self.naming, None))?;
-        Ok((answer.verdicts(checks)?, Undoable(answer)))
+    /// Decides checks and returns what undoes their charges.
+    pub fn decide_undoable(
+        &self,
+        checks: &Checks<'_>,
+    ) -> Result<(Verdicts, UndoableDecision), StoreError> {
+        let answer = self.send(&Request::decide(checks, &self.naming, None))?;
+        Ok((answer.verdicts(checks)?, UndoableDecision(answer)))
     }
 
     /// Undoes what was charged for `checks`.
-    pub fn undo(&self, checks: &Checks<'_>, charged: &Undoable) -> Result<(), StoreError> {
+    pub fn undo(&self, checks: &Checks<'_>, charged: &UndoableDecision) -> Result<(), StoreError> {
         if let Some(undo) = Request::undo(checks, &charged.0, &self.naming, None)? {
-            self.one(&undo)?;
+            self.send(&undo)?;
         }
         Ok(())
     }
@@ -124,7 +129,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
     ) -> Result<GrantReply, StoreError> {
         let lease = band.lease().expect("the band is leased");
         let request = Request::lease(subject, band, lease, request, &self.naming);
-        self.one(&request)?.grant_reply(lease)
+        self.send(&request)?.grant_reply(lease)
     }
 
     /// Returns the keys of a subject.
@@ -143,16 +148,16 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         }
     }
 
-    fn one(&self, request: &Request) -> Result<Answer, StoreError> {
+    fn send(&self, request: &Request) -> Result<Answer, StoreError> {
         let mut request = request.clone();
-        request.set_time(self.estimate);
+        request.set_windows(self.estimate);
         loop {
             let answer = self.call(&[&request])?.pop();
             let answer = answer.expect("as many answers as requests")?;
-            if !answer.is_misdated() {
+            if !answer.is_outside_window() {
                 return Ok(answer);
             }
-            request.set_time(answer.now());
+            request.set_windows(answer.now());
         }
     }
 
@@ -165,7 +170,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
             (false, true) => &LEASE_SCRIPT,
             (false, false) => &SCRIPT,
         };
-        // The script for production ignores it.
+        // The script of production ignores it.
         let now = now.unwrap_or(0).to_string();
         let args = [&call.argument[..], now.as_bytes()];
         let reply = self
@@ -183,7 +188,7 @@ impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
     }
 
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
-        self.one(&Request::decide(checks, &self.naming, None))?
+        self.send(&Request::decide(checks, &self.naming, None))?
             .verdicts(checks)
     }
 
@@ -194,7 +199,7 @@ impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
         units: u64,
     ) -> Result<Verdicts, StoreError> {
         let request = Request::refund(subject, bands, units, &self.naming);
-        self.one(&request)?.states(bands.iter())
+        self.send(&request)?.states(bands.iter())
     }
 
     async fn cancel(
@@ -205,7 +210,7 @@ impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
         charged: &[Charged],
     ) -> Result<(), StoreError> {
         let request = Request::cancel(subject, bands, units, charged, &self.naming);
-        self.one(&request).map(drop)
+        self.send(&request).map(drop)
     }
 
     async fn settle(
@@ -217,13 +222,13 @@ impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
             return Ok(None);
         };
         let key = self.naming.hold(hold);
-        let answer = self.one(&Request::settle(&key, hold, &charges, &settlement))?;
-        let HoldOutcome::Settled(charged) = answer.hold()? else {
+        let answer = self.send(&Request::settle(&key, hold, &charges, &settlement))?;
+        let HoldOutcome::Settled(charged) = answer.into_hold_outcome()? else {
             return Ok(None);
         };
-        let mut tally = Tally::default();
-        tally.add(&charges, &settlement, &charged);
-        Ok(Some(tally.settled()))
+        let mut total = SettlementTotal::default();
+        total.add(&charges, &settlement, &charged);
+        Ok(Some(total.settled()))
     }
 
     async fn renew(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
@@ -232,8 +237,8 @@ impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
                 return Ok(false);
             };
             let key = self.naming.hold(*hold);
-            let answer = self.one(&Request::renew(&key, *hold, &charges, *span, *span))?;
-            Ok(answer.hold()? == HoldOutcome::Renewed)
+            let answer = self.send(&Request::renew(&key, *hold, &charges, *span, *span))?;
+            Ok(answer.into_hold_outcome()? == HoldOutcome::Renewed)
         };
         holds.iter().map(renew).collect()
     }

@@ -1,38 +1,33 @@
 //! The names of keys.
 //!
 //! `<prefix>:{2<rule><identity>}<band>`, for example
-//! `fluxgate:{2e8diRNPiIZu\ruser-00000001}burst`. Names are short, since they take
-//! about half of the memory of a key.
+//! `fluxgate:{2e8diRNPiIZu\ruser-00000001}burst`. Names are short, since they take about half of
+//! the memory of a key.
 //!
-//! - `2` is the version of the layout, of names and states alike. Releases with
-//!   different versions do not share counters, and old keys expire.
-//! - The rule is 60 bits of a hash, in ten characters: as safe as the
-//!   fingerprints of the memory store, and all keys of a rule have one prefix.
-//! - Each part of the identity is its kind and its text, preceded by the length;
-//!   or `#` and a hash if the text must not be readable.
-//! - The braces are the hash tag of a cluster: all bands of one rule and
-//!   identity are in one slot. An identity may contain `}`; then the tag ends
-//!   there, for all its bands alike. It is never empty, for it begins with the
-//!   version.
+//! - `2` is the version of the layout, of both names and states. Releases with different
+//!   versions do not share counters, and old keys expire.
+//! - The rule is 60 bits of a hash, in ten characters: as safe as the fingerprints of the memory
+//!   store, and all keys of a rule have one prefix.
+//! - Each part of the identity is its kind, its length and its text; or `#` and a hash if the
+//!   text must not be readable.
+//! - The braces are the hash tag of a cluster: all bands of one rule and identity are in one
+//!   hash slot. If an identity contains `}`, the tag ends there for all its bands. The tag is
+//!   never empty, because it begins with the version.
 //!
-//! Windows and logs have their algorithm and length after the band, such as
-//! `burst:f60000`, since a different one is a different counter: `f` is a fixed
-//! window, `s` a sliding one and `l` a log, in milliseconds.
+//! Windows and logs have their algorithm and length in milliseconds after the band, such as
+//! `burst:f60000`, since another algorithm or length is another counter: `f` is a fixed window,
+//! `s` a sliding window and `l` a log. Concurrency slots have `:h`, whatever the longest hold.
 //!
-//! Slots have `:h` after the band, whatever the longest hold.
+//! | key | value |
+//! |---|---|
+//! | `<prefix>:2:undo:{...}<band>` | a note that a charge to this key was undone, kept for seconds (`lua/bucket_refund.lua`) |
+//! | `<prefix>:2:lease:{...}<band>` | the units of this key that are out on lease |
+//! | `<prefix>:2:hold2:{<id>}` | the record of a hold, or on a cluster the list of its parts |
+//! | `<prefix>:2:hold2:{...}<id>:<part>` | the record of a part, in the hash slot of its keys |
+//! | `<prefix>:2:reservation:{<id>}` | the requests that cancel a reservation, until its request proceeds |
 //!
-//! `<prefix>:2:undo:{...}<band>` is a note on such a key that a charge was undone,
-//! kept for seconds; see `lua/bucket_refund.lua`.
-//!
-//! `<prefix>:2:lease:{...}<band>` has the units of such a key that are out on lease, for as
-//! long as they are.
-//!
-//! `<prefix>:2:hold2:{<id>}` is the record of a hold, or on a cluster the list of its
-//! parts, whose records are `<prefix>:2:hold2:{...}<id>:<part>`, each in the slot of its
-//! keys. Records have a version of their own: a release with another one does not know the
-//! hold.
-//!
-//! `<prefix>:2:reservation:{<id>}` is what cancels a reservation, until its request goes on.
+//! The records of holds have a version of their own (`hold2`). A release with another version
+//! does not find them.
 
 use std::io::Write;
 
@@ -44,13 +39,13 @@ use crate::identity_hash::{HashKeys, HashSecret, IdentityHash};
 
 /// The default prefix of keys.
 pub const DEFAULT_PREFIX: &str = "fluxgate";
-/// The version of the layout, of names and states alike.
+/// The version of the layout, of both names and states.
 pub(crate) const VERSION: char = '2';
-/// The kind of keys with records of holds, and the version of these.
+/// The kind of keys with records of holds, and the version of the records.
 const HOLD: &str = "hold2";
-/// Precedes a subject that no rule made; not a character of a rule's hash.
+/// Precedes a subject that does not come from a rule. The hash of a rule has no such character.
 const OPAQUE: u8 = b'~';
-/// Precedes a hashed part; not the kind of any part.
+/// Precedes a hashed part. No kind of part has this character.
 const HASHED: u8 = b'#';
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const RULE_DIGITS: u32 = 10;
@@ -64,7 +59,7 @@ pub struct KeyNaming {
     hash: Option<IdentityHash>,
 }
 
-/// A key prefix with a brace, which would change the slots of keys.
+/// A key prefix with a brace, which would change the hash slots of keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key prefix `{0}` has a brace: braces would change the slots of keys in a cluster")]
 pub struct InvalidPrefix(String);
@@ -76,7 +71,7 @@ impl Default for KeyNaming {
 }
 
 impl KeyNaming {
-    /// Creates names with this prefix, and with readable identities.
+    /// Creates a naming with this prefix and with readable identities.
     pub fn new(prefix: &str) -> Result<Self, InvalidPrefix> {
         if prefix.contains(['{', '}']) {
             return Err(InvalidPrefix(prefix.into()));
@@ -100,7 +95,7 @@ impl KeyNaming {
         &self.prefix
     }
 
-    /// Replaces these parts of identities by a keyed hash.
+    /// Replaces the selected parts of identities by a keyed hash.
     pub fn hashing(mut self, which: HashKeys, secret: HashSecret) -> Self {
         self.hash = Some(IdentityHash::new(which, secret));
         self
@@ -112,9 +107,9 @@ impl KeyNaming {
         self.write_tag(subject, out);
     }
 
-    /// Appends the same for notes that a charge was undone: in the same slot, but
-    /// not matched by [`KeyNaming::pattern`].
-    pub(crate) fn write_note_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
+    /// Appends the same for notes that a charge was undone: in the same hash slot, but not
+    /// matched by [`KeyNaming::pattern`].
+    pub(crate) fn write_undo_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
         self.write_other_subject("undo", subject, out);
     }
 
@@ -141,7 +136,7 @@ impl KeyNaming {
         format!("{}:{VERSION}:reservation:{{{id}}}", self.prefix).into_bytes()
     }
 
-    /// Returns the key of the record of a part of a hold, in the slot of a subject.
+    /// Returns the key of the record of a part of a hold, in the hash slot of a subject.
     pub(crate) fn part_of_hold(&self, id: HoldId, subject: Subject<'_>, part: usize) -> Vec<u8> {
         let mut name = Vec::new();
         self.write_other_subject(HOLD, subject, &mut name);
@@ -228,7 +223,7 @@ impl KeyNaming {
         match part.value {
             _ if part.is_anonymous() => {}
             &[a, b, c, d] if part.is_address() => out.extend_from_slice(&[a, b, c, d]),
-            octets if part.is_address() => write_text(without_zeros(octets), out),
+            octets if part.is_address() => write_text(strip_zeros(octets), out),
             text => write_text(text, out),
         }
     }
@@ -242,8 +237,8 @@ fn write_rule(parts: &SubjectParts<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends bytes with `}` escaped, which would end the tag. Subjects with a common
-/// prefix have names with a common prefix.
+/// Appends bytes, with `}` escaped, which would end the tag. Subjects with a common prefix have
+/// names with a common prefix.
 fn write_opaque(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(OPAQUE);
     for byte in bytes {
@@ -255,7 +250,7 @@ fn write_opaque(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the length, seven bits a byte, and the text.
+/// Appends the length, in seven bits per byte, and the text.
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
     let mut length = text.len();
     while length >= 0x80 {
@@ -266,8 +261,8 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// Strips trailing zeros: an IPv6 address mostly has them, as only its prefix counts.
-fn without_zeros(octets: &[u8]) -> &[u8] {
+/// Strips trailing zeros, which most IPv6 addresses have, because only their prefix counts.
+fn strip_zeros(octets: &[u8]) -> &[u8] {
     let end = octets.iter().rposition(|octet| *octet != 0);
     &octets[..end.map_or(0, |end| end + 1)]
 }

@@ -1,4 +1,4 @@
-//! The state of limits in Redis or Valkey, shared by all processes.
+//! A store for `fluxgate-core` in Redis or Valkey, which several processes share.
 //!
 //! ```no_run
 //! use fluxgate_core::{Quota, SharedKeyedLimiter};
@@ -41,13 +41,12 @@
 //! ```
 //!
 //! A [`RuleStore`] keeps rules on the same servers, and [`RuleStore::follow`] loads them into a
-//! limiter whenever they change.
+//! limiter whenever they change. [`lease`] has the state machine of leases.
 //!
-//! One script decides and charges all bands of all rules of a request in one
-//! round trip, by the server's clock. Its Lua has the same algorithms, under the
-//! same names and in the same order, as `fluxgate_core::algorithm`, but only
-//! decides and writes. The core works out everything else that is reported about a
-//! decision, from the state that the script read.
+//! One script decides and charges all bands of all rules of a request in one round trip, by the
+//! server's clock. It has the same algorithms as `fluxgate_core::algorithm`, under the
+//! same names and in the same order, but only decides and writes. The core computes everything
+//! else that a decision reports from the state that the script read.
 //!
 //! # Features
 //!
@@ -61,7 +60,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
-mod across_slots;
 mod back_off;
 mod batch;
 mod breaker;
@@ -74,8 +72,8 @@ mod endpoint;
 mod error;
 mod events;
 #[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
 pub mod fuzzing;
+mod hash_slots;
 mod heartbeats;
 mod holds;
 mod identity_hash;
@@ -105,7 +103,7 @@ pub use heartbeats::{Heartbeat, Heartbeats};
 pub use identity_hash::{HashKeys, HashSecret};
 pub use keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};
 pub use rule_store::{
-    Author, FollowError, MAX_RULE_BYTES, PastChange, Precondition, RuleChanges, RuleStore,
+    FollowError, MAX_RULE_BYTES, PastChange, Precondition, RuleChange, RuleStore, RuleSubscription,
     StoredRules, StoredSet, WriteOutcome, etag_of,
 };
 pub use store::RedisStore;

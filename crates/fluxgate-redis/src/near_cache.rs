@@ -1,19 +1,18 @@
-//! Remembers denials, so that a client that keeps exceeding a limit does not reach
-//! the server with every request.
+//! Remembers denials, so that not every request of a client that keeps exceeding a limit
+//! reaches the server.
 //!
-//! An entry is the script's answer to a denied request. A request for the same
-//! bands is evaluated against it again, at the current time by the monotonic clock.
-//! While that denies, so would the server, since other processes can only have
-//! taken more. If this process has taken so much more that the numbers or the
-//! denying bands would differ, the server is asked. An entry lasts at most a
-//! second, and no longer than the next refund or reset made here. A changed rule
-//! has other bands.
+//! An entry is the script's answer to a denied request. A request for the same bands is
+//! evaluated against that answer again, at the current time by the monotonic clock. While it
+//! is denied, the server would deny it, too, since other processes can only have taken more
+//! units. If this process has taken so many that the numbers or the denying bands would
+//! differ, the server decides. An entry lasts at most a second, and until the next refund or
+//! reset made here. A changed rule has other bands, and so other entries.
 
 mod charges;
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fluxgate_core::store::{Checks, Retry, Verdict, Verdicts};
@@ -23,19 +22,20 @@ use tokio::time::Instant;
 
 use crate::codec::Answer;
 pub(crate) use charges::Charge;
-use charges::{Charges, enforced, fingerprint_of};
+use charges::{ChargeCounts, enforced, fingerprint_of};
 
 /// How long a denial is remembered at most.
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// How many denials are remembered; a new one replaces an old one.
 const ENTRIES: usize = 4096;
 
+/// The denials that this process remembers.
 #[derive(Debug)]
 pub(crate) struct NearCache {
     entries: Box<[Mutex<Option<Box<Entry>>>]>,
     hasher: RandomState,
-    charges: Charges,
-    /// Increases when units were given back here.
+    charges: ChargeCounts,
+    /// Counts refunds and resets made here.
     generation: AtomicU64,
     start: Instant,
     /// When the last entry expires, in microseconds after the start.
@@ -48,32 +48,32 @@ struct Entry {
     fingerprint: u64,
     limits: SmallVec<[Limit; 1]>,
     costs: SmallVec<[u64; 4]>,
-    /// What this process had charged to each band when it asked.
+    /// What this process had charged to each band when the request came.
     charged: SmallVec<[u64; 4]>,
     answer: Answer,
-    asked: Instant,
+    began_at: Instant,
     until: Instant,
     generation: u64,
 }
 
-/// A request that may be answered from the cache, or whose answer may be kept.
+/// A request as the cache identifies it, to find its answer or to insert it.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct CacheLookup {
     index: usize,
     fingerprint: u64,
     /// For each band, the index of its counter and its count.
     charged: SmallVec<[(usize, u64); 4]>,
-    asked: Instant,
+    began_at: Instant,
     generation: u64,
 }
 
-/// Which cached answers the caller wants.
+/// Which answers a lookup finds and inserts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum LookupScope {
     /// Denials only.
-    Denial,
-    /// Any: the request is denied whatever these bands answer.
-    Anything,
+    Denials,
+    /// All answers, because the request is denied whatever these bands answer.
+    All,
 }
 
 impl Default for NearCache {
@@ -81,7 +81,7 @@ impl Default for NearCache {
         Self {
             entries: (0..ENTRIES).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
-            charges: Charges::default(),
+            charges: ChargeCounts::default(),
             generation: AtomicU64::new(0),
             start: Instant::now(),
             expires: AtomicU64::new(0),
@@ -90,7 +90,7 @@ impl Default for NearCache {
 }
 
 impl NearCache {
-    /// Returns whether every entry has expired. Then there is no need to look for one.
+    /// Returns whether all entries have expired, so that no lookup is needed.
     pub(crate) fn has_expired(&self, now: Instant) -> bool {
         self.micros_at(now) >= self.expires.load(Ordering::Acquire)
     }
@@ -100,91 +100,98 @@ impl NearCache {
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Describes checks that are about to be decided.
-    pub(crate) fn question(&self, checks: &Checks<'_>, now: Instant) -> Question {
+    /// Returns the lookup of a request that came at `began_at`.
+    pub(crate) fn lookup(&self, checks: &Checks<'_>, began_at: Instant) -> CacheLookup {
         // Keyed, so that clients cannot cause collisions.
         let mut hasher = self.hasher.build_hasher();
-        // A request that can wait may pass where another is denied.
+        // A request that may wait passes where another one is denied.
         checks.mode().waits().hash(&mut hasher);
         let mut charged = SmallVec::new();
         for check in enforced(checks) {
             let fingerprint = fingerprint_of(&self.hasher, check);
             fingerprint.hash(&mut hasher);
-            let index = Charges::index_of(fingerprint);
+            let index = ChargeCounts::index_of(fingerprint);
             charged.push((index, self.charges.at(index)));
         }
         let fingerprint = hasher.finish();
-        Question {
+        CacheLookup {
             index: fingerprint as usize % ENTRIES,
             fingerprint,
             charged,
-            asked: now,
+            began_at,
             generation: self.generation.load(Ordering::Acquire),
         }
     }
 
-    /// Returns the cached verdicts, if they are wanted and still hold.
-    pub(crate) fn answer(
+    /// Returns the cached verdicts, if they are in scope and still hold.
+    pub(crate) fn find(
         &self,
-        question: &Question,
+        lookup: &CacheLookup,
         checks: &Checks<'_>,
-        wanted: Wanted,
+        scope: LookupScope,
     ) -> Option<Verdicts> {
-        let entry = self.entries[question.index].lock();
-        let entry = entry.unwrap_or_else(PoisonError::into_inner);
+        let entry = self.entry_at(lookup.index);
         let entry = entry.as_deref()?;
-        let now = question.asked;
-        if entry.fingerprint != question.fingerprint
-            || entry.generation != question.generation
+        let now = lookup.began_at;
+        if entry.fingerprint != lookup.fingerprint
+            || entry.generation != lookup.generation
             || now >= entry.until
             || !limits(checks).eq(&entry.limits)
-            || !costs_as_much(checks, &entry.costs)
+            || !has_denied_costs(checks, &entry.costs)
         {
             return None;
         }
-        let answer = entry.answer.later(now - entry.asked)?;
+        let answer = entry.answer.later(now - entry.began_at)?;
         let verdicts = answer.verdicts(checks).ok()?;
         let denies = verdicts.iter().any(|verdict| !verdict.passes());
-        let is_answer = (denies || wanted == Wanted::Anything)
-            && still_holds(question, entry, checks, &verdicts);
-        is_answer.then_some(verdicts)
+        let is_found =
+            (denies || scope == LookupScope::All) && still_holds(lookup, entry, checks, &verdicts);
+        is_found.then_some(verdicts)
     }
 
-    /// Keeps an answer, if it is of the wanted kind.
-    pub(crate) fn keep(
+    /// Inserts an answer, if it is in scope.
+    pub(crate) fn insert(
         &self,
-        question: &Question,
+        lookup: &CacheLookup,
         checks: &Checks<'_>,
         answer: &Answer,
         verdicts: &[Verdict],
-        wanted: Wanted,
+        scope: LookupScope,
     ) {
         if answer.permit() == Some(false) {
-            // Denied because no permit was free, and one may be free any time.
+            // Denied because no permit was free, and one may be free at any time.
             return;
         }
-        let enforced_count = enforced(checks).count();
-        let denying = verdicts.iter().take(enforced_count);
-        let denying = denying.filter(|verdict| !verdict.passes());
-        let wait = match denying.map(|verdict| verdict.retry_after).max() {
+        let retries = verdicts
+            .iter()
+            .take(enforced(checks).count())
+            .filter(|verdict| !verdict.passes())
+            .map(|verdict| verdict.retry_after);
+        let wait = match retries.max() {
             Some(Retry::After(wait)) => wait.as_duration().min(MAX_AGE),
-            None if wanted == Wanted::Denial => return,
+            None if scope == LookupScope::Denials => return,
             Some(Retry::Never) | None => MAX_AGE,
         };
         let entry = Box::new(Entry {
-            fingerprint: question.fingerprint,
+            fingerprint: lookup.fingerprint,
             limits: limits(checks).cloned().collect(),
             costs: enforced(checks).map(|check| check.cost).collect(),
-            charged: question.charged.iter().map(|(_, units)| *units).collect(),
+            charged: lookup.charged.iter().map(|(_, units)| *units).collect(),
             answer: answer.clone(),
-            asked: question.asked,
-            until: question.asked + wait,
-            generation: question.generation,
+            began_at: lookup.began_at,
+            until: lookup.began_at + wait,
+            generation: lookup.generation,
         });
         let expires = self.micros_at(entry.until).saturating_add(1);
         self.expires.fetch_max(expires, Ordering::AcqRel);
-        let slot = self.entries[question.index].lock();
-        *slot.unwrap_or_else(PoisonError::into_inner) = Some(entry);
+        *self.entry_at(lookup.index) = Some(entry);
+    }
+
+    fn entry_at(&self, index: usize) -> MutexGuard<'_, Option<Box<Entry>>> {
+        // Nothing can panic while it is held.
+        self.entries[index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns what a request is charged, for [`NearCache::record`].
@@ -192,32 +199,33 @@ impl NearCache {
         Charge::of(&self.hasher, checks)
     }
 
-    /// Records a charge that was made, or undone: in both cases, answers from
-    /// meanwhile no longer hold.
+    /// Records a charge that was made or undone. In both cases, answers from before no longer
+    /// hold.
     pub(crate) fn record(&self, charge: &Charge) {
         self.charges.add(charge);
     }
 
-    /// Invalidates all entries: units were given back.
+    /// Invalidates all entries, because units have returned.
     pub(crate) fn clear(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// Returns whether the verdicts still hold after what this process has charged
-/// since: those of bands that deny are unchanged, and bands that pass still pass.
+/// Returns whether the verdicts still hold after what this process has charged since: bands
+/// that deny have the same numbers, and bands that pass still do.
 fn still_holds(
-    question: &Question,
+    lookup: &CacheLookup,
     entry: &Entry,
     checks: &Checks<'_>,
     verdicts: &[Verdict],
 ) -> bool {
     let cost_at = |index: usize| {
-        let checks = enforced(checks).zip(&question.charged);
-        let checks = checks.filter(|(_, (other, _))| *other == index);
-        checks.fold(0_u64, |sum, (check, _)| sum.saturating_add(check.cost))
+        enforced(checks)
+            .zip(&lookup.charged)
+            .filter(|(_, (other, _))| *other == index)
+            .fold(0_u64, |sum, (check, _)| sum.saturating_add(check.cost))
     };
-    let bands = question.charged.iter().zip(&entry.charged).zip(verdicts);
+    let bands = lookup.charged.iter().zip(&entry.charged).zip(verdicts);
     bands.into_iter().all(|(((index, now), then), verdict)| {
         let since = now.wrapping_sub(*then);
         let needed = cost_at(*index).saturating_add(since);
@@ -225,7 +233,7 @@ fn still_holds(
     })
 }
 
-impl Question {
+impl CacheLookup {
     /// Returns what the request is charged, like [`NearCache::charge_of`].
     pub(crate) fn charge(&self, checks: &Checks<'_>) -> Charge {
         Charge::at(self.charged.iter().map(|(index, _)| *index), checks)
@@ -236,14 +244,14 @@ fn limits<'c>(checks: &'c Checks<'_>) -> impl Iterator<Item = &'c Limit> {
     enforced(checks).map(|check| check.band.limit())
 }
 
-/// Returns whether a denial for the known costs holds for these checks: those of
-/// the same cost or a greater one. The summary of a log holds for one cost only.
-fn costs_as_much(checks: &Checks<'_>, known: &[u64]) -> bool {
-    enforced(checks).zip(known).all(|(check, known)| {
+/// Returns whether a denial of these costs holds for the checks: each costs as much or more.
+/// The summary of a log holds for one cost only.
+fn has_denied_costs(checks: &Checks<'_>, denied: &[u64]) -> bool {
+    enforced(checks).zip(denied).all(|(check, denied)| {
         if check.band.limit().algorithm() == Algorithm::SlidingLog {
-            check.cost == *known
+            check.cost == *denied
         } else {
-            check.cost >= *known
+            check.cost >= *denied
         }
     })
 }

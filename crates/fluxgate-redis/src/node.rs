@@ -1,5 +1,5 @@
-//! One server: its connections, one for each runtime, which are renewed when they
-//! break, and its circuit breaker.
+//! One server: its circuit breaker, and a connection for each runtime, which is renewed when it
+//! breaks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(10), Duration::from
 pub(crate) enum ServerLocation {
     /// At a fixed address.
     Fixed(Endpoint),
-    /// Where the sentinels say. They are asked before each connection, and watched.
+    /// Where the sentinels say. They are queried before each connection, and watched.
     Sentinels(Arc<Sentinels>),
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Node {
     events: Arc<Events>,
 }
 
-/// Work for a server.
+/// What a server runs.
 #[derive(Debug)]
-pub(crate) enum Work<'w> {
-    /// Runs a script.
+pub(crate) enum Operation<'w> {
+    /// A script.
     Script(&'static Script, &'w Call<'w>),
-    /// Runs any other command.
+    /// Any other command.
     Command(&'w Cmd),
 }
 
@@ -68,17 +68,18 @@ struct SharedConnection {
 /// The state of a connection.
 #[derive(Debug)]
 enum ConnectionState {
-    /// There is none. An attempt may start from `until` on.
+    /// There is no connection. The next attempt may start at `until`.
     Down {
         until: Instant,
         back_off: BackOff,
         cause: StoreError,
     },
-    /// A task is connecting for all requests that wait.
+    /// A task connects for all waiting requests.
     Connecting(watch::Receiver<Option<Result<Connection, StoreError>>>),
     Up(Connection),
 }
 
+/// A numbered connection.
 #[derive(Clone, Debug)]
 struct Connection {
     number: u64,
@@ -110,8 +111,8 @@ impl Node {
         }
     }
 
-    /// Returns where to open a connection for subscriptions and, behind
-    /// sentinels, how long the server is the primary.
+    /// Returns where to open a connection for subscriptions and, with sentinels, the tenure of
+    /// the primary.
     pub(crate) async fn endpoint(
         self: &Arc<Self>,
     ) -> Result<(Endpoint, Option<Tenure>), StoreError> {
@@ -125,31 +126,30 @@ impl Node {
         }
     }
 
-    /// Runs a script or a command. If the server lacks the script, sends its text
-    /// with the call and loads it in the background.
+    /// Runs a script or a command. If the server lacks the script, sends its text with the call
+    /// and loads it in the background.
     pub(crate) async fn perform(
         self: &Arc<Self>,
-        work: &Work<'_>,
+        operation: &Operation<'_>,
         asking: bool,
         deadline: Instant,
     ) -> Result<Value, CallError> {
-        let (script, call) = match work {
-            Work::Command(command) => return self.command(command, asking, deadline).await,
-            Work::Script(script, call) => (script, call),
+        let (script, call) = match operation {
+            Operation::Command(command) => return self.command(command, asking, deadline).await,
+            Operation::Script(script, call) => (script, call),
         };
-        let known = evaluation("EVALSHA", &script.sha1, call);
-        match self.command(&known, asking, deadline).await {
+        let by_hash = eval_command("EVALSHA", &script.sha1, call);
+        match self.command(&by_hash, asking, deadline).await {
             Err(CallError::NoScript) => {
                 self.load_script(script);
-                let text = evaluation("EVAL", script.text, call);
-                self.command(&text, asking, deadline).await
+                let by_text = eval_command("EVAL", script.text, call);
+                self.command(&by_text, asking, deadline).await
             }
             reply => reply,
         }
     }
 
-    /// Sends one command and waits for its reply until the deadline. Never sends
-    /// it twice.
+    /// Sends one command, once, and waits for its reply until the deadline.
     pub(crate) async fn command(
         self: &Arc<Self>,
         command: &Cmd,
@@ -165,38 +165,37 @@ impl Node {
         };
         let shared = self.shared_connection();
         let deadlines = &shared.deadlines;
-        let connection = deadlines.timeout_at(deadline, self.connection(&shared));
-        let connection = match connection.await {
+        let connecting = deadlines.timeout_at(deadline, self.connection(&shared));
+        let connection = match connecting.await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(cause)) => return Err(report(permit, cause.into())),
-            Err(_) => return Err(report(permit, no_answer(&self.name()).into())),
+            Ok(Err(cause)) => return Err(report_unsent(permit, cause.into())),
+            Err(_) => return Err(report_unsent(permit, no_answer(&self.name()).into())),
         };
         let number = connection.number;
         let reply = deadlines.timeout_at(deadline, connection.send(command, asking));
-        let reply = reply.await;
-        let (cause, answered) = match reply {
+        let (cause, answered) = match reply.await {
             Ok(Ok(value)) => {
-                permit.answered();
+                permit.record_answer();
                 return Ok(value);
             }
             Ok(Err(cause)) => (call_error(&cause), is_server_error(&cause)),
             Err(_) => (CallError::Failed(no_answer(&self.name())), false),
         };
-        // A late reply must not be taken for the next one, and if the server has
-        // become a replica, the primary is elsewhere.
+        // A late reply must not be taken for the next one. If the server has become a replica,
+        // the primary is elsewhere.
         if !answered || matches!(cause, CallError::ReadOnly(_)) {
             shared.discard(number, &cause);
         }
         if answered {
-            permit.answered();
+            permit.record_answer();
         } else {
-            permit.not_answered();
+            permit.record_no_answer();
         }
         Err(cause)
     }
 
-    /// Drops the connection after a malformed reply: the next reply may belong to
-    /// another command.
+    /// Drops the connection after a malformed reply, because the next reply may belong to another
+    /// command.
     pub(crate) fn drop_connection(&self, cause: &StoreError) {
         let shared = self.shared_connection();
         let mut state = shared.state();
@@ -205,7 +204,7 @@ impl Node {
         }
     }
 
-    /// Returns the connection; waits for one if there is none.
+    /// Returns the connection, or waits for one.
     async fn connection(
         self: &Arc<Self>,
         shared: &Arc<SharedConnection>,
@@ -213,13 +212,13 @@ impl Node {
         if let ServerLocation::Sentinels(sentinels) = &self.location {
             self.watch(sentinels);
         }
-        let mut made = {
+        let mut connecting = {
             let mut state = shared.state();
             match &*state {
                 ConnectionState::Up(connection) if !connection.inner.is_closed() => {
                     return Ok(connection.clone());
                 }
-                ConnectionState::Connecting(made) => made.clone(),
+                ConnectionState::Connecting(connecting) => connecting.clone(),
                 ConnectionState::Down { until, cause, .. } if Instant::now() < *until => {
                     return Err(cause.clone());
                 }
@@ -228,15 +227,15 @@ impl Node {
                         ConnectionState::Down { back_off, .. } => *back_off,
                         _ => BACK_OFF,
                     };
-                    let made = self.connect(shared, back_off);
-                    *state = ConnectionState::Connecting(made.clone());
-                    made
+                    let connecting = self.connect(shared, back_off);
+                    *state = ConnectionState::Connecting(connecting.clone());
+                    connecting
                 }
             }
         };
-        let made = made.wait_for(Option::is_some).await;
-        match made.ok().and_then(|made| made.clone()) {
-            Some(made) => made,
+        let connected = connecting.wait_for(Option::is_some).await;
+        match connected.ok().and_then(|connected| connected.clone()) {
+            Some(connected) => connected,
             None => {
                 // The connecting task is gone, with its runtime.
                 let cause = error(reason::REDIS_ERROR, "the attempt to connect was abandoned");
@@ -246,8 +245,8 @@ impl Node {
         }
     }
 
-    /// Connects in the background: the request that needs the connection may be
-    /// cancelled, and others wait for it, too.
+    /// Connects in the background, because other requests wait even if the first one is
+    /// cancelled.
     fn connect(
         self: &Arc<Self>,
         shared: &Arc<SharedConnection>,
@@ -261,17 +260,17 @@ impl Node {
                 Ok(inner) => inner,
                 Err(_) => Err(no_answer(&node.name())),
             };
-            let made = inner.map(|(inner, term)| Connection {
+            let connected = inner.map(|(inner, term)| Connection {
                 number: NUMBERS.fetch_add(1, Ordering::Relaxed),
                 term,
                 inner,
             });
             let mut state = shared.state();
-            *state = match &made {
-                // Compared under the lock: `leave_old_primary` either runs before
-                // and is seen here, or finds the connection up.
+            *state = match &connected {
+                // Compared under the lock: `leave_old_primary` either ran before, which shows
+                // here, or finds the connection up.
                 Ok(connection) if node.is_outdated(connection) => {
-                    ConnectionState::lost(other_primary())
+                    ConnectionState::lost(replaced_primary())
                 }
                 Ok(connection) => ConnectionState::Up(connection.clone()),
                 Err(cause) => ConnectionState::Down {
@@ -281,7 +280,7 @@ impl Node {
                 },
             };
             drop(state);
-            sender.send_replace(Some(made));
+            sender.send_replace(Some(connected));
         });
         receiver
     }
@@ -298,9 +297,9 @@ impl Node {
         });
     }
 
-    /// Drops connections to a primary that the sentinels no longer name. Pending
-    /// calls still get their replies. If there is no connection, the next call
-    /// connects without back-off: it was another primary that failed.
+    /// Drops connections to a primary that the sentinels no longer name. Pending calls still get
+    /// their replies. Without a connection, the next call connects at once, because another
+    /// primary failed.
     fn leave_old_primary(&self) {
         self.connections.for_each(|shared| {
             let mut state = shared.state();
@@ -308,14 +307,13 @@ impl Node {
                 ConnectionState::Up(connection) if !self.is_outdated(connection) => {}
                 ConnectionState::Connecting(_) => {}
                 ConnectionState::Up(_) | ConnectionState::Down { .. } => {
-                    *state = ConnectionState::lost(other_primary());
+                    *state = ConnectionState::lost(replaced_primary());
                 }
             }
         });
     }
 
-    /// Returns whether the sentinels name another primary than that of this
-    /// connection.
+    /// Returns whether the sentinels name another primary than that of a connection.
     fn is_outdated(&self, connection: &Connection) -> bool {
         match &self.location {
             ServerLocation::Fixed(_) => false,
@@ -332,10 +330,12 @@ impl Node {
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(script.text);
             let deadline = Instant::now() + CONNECT_TIMEOUT;
-            // If it fails, the next call without a script loads it again.
+            // If it fails, the next call that lacks the script loads it again.
             match node.command(&load, false, deadline).await {
-                Ok(_) => node.events.script_reloaded(&node.name()),
-                Err(error) => node.events.script_reload_failed(&node.name(), error),
+                Ok(_) => node.events.record_script_reload(&node.name()),
+                Err(error) => node
+                    .events
+                    .record_script_reload_failure(&node.name(), error),
             }
             node.loading.store(false, Ordering::Release);
         });
@@ -422,7 +422,7 @@ impl Connection {
     }
 }
 
-fn evaluation(name: &str, script: &str, call: &Call<'_>) -> Cmd {
+fn eval_command(name: &str, script: &str, call: &Call<'_>) -> Cmd {
     let keys: usize = call.keys.iter().map(|key| key.len()).sum();
     let size = name.len() + script.len() + keys + call.argument.len() + 32;
     let mut command = Cmd::with_capacity(call.keys.len() + 5, size);
@@ -437,15 +437,15 @@ fn evaluation(name: &str, script: &str, call: &Call<'_>) -> Cmd {
     command
 }
 
-fn other_primary() -> StoreError {
+fn replaced_primary() -> StoreError {
     error(reason::READONLY, "the sentinels name another primary")
 }
 
-/// Reports an error before the command was sent to the breaker.
-fn report(permit: Permit<'_>, cause: CallError) -> CallError {
+/// Reports to the breaker an error before the command was sent.
+fn report_unsent(permit: Permit<'_>, cause: CallError) -> CallError {
     match &cause {
-        CallError::Failed(cause) if is_no_answer(cause.reason) => permit.not_answered(),
-        _ => permit.answered(),
+        CallError::Failed(cause) if is_no_answer(cause.reason) => permit.record_no_answer(),
+        _ => permit.record_answer(),
     }
     cause
 }

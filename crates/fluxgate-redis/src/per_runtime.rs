@@ -1,18 +1,19 @@
-//! One value for each tokio runtime: its connection to a server (`node.rs`), its
-//! batches (`batch.rs`).
+//! One value for each Tokio runtime: its connection to a server (`node.rs`), its batches
+//! (`batch.rs`).
 //!
-//! Waking a task of another runtime costs a system call, so a program with a
-//! runtime for each core keeps connections and queues apart: a decision never
-//! leaves the core that asked for it. A program with one runtime has one value.
+//! Waking a task of another runtime costs a system call. So in a program with a runtime for each
+//! core, each has its own connections and queues, and a decision never leaves its core. A
+//! program with one runtime has one value.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::runtime::{Handle, Id};
 
-/// The most values. Nothing tells when a runtime ends, so the oldest value makes
-/// room for a new one; a runtime that still needs it gets another.
+/// The most values. Nothing tells when a runtime ends, so a new value replaces the oldest one; a
+/// runtime that still needs that one gets another.
 const MAX: usize = 256;
 
+/// One value for each runtime.
 #[derive(Debug)]
 pub(crate) struct PerRuntime<T>(RwLock<Vec<(Id, Arc<T>)>>);
 
@@ -21,7 +22,7 @@ impl<T> PerRuntime<T> {
         Self(RwLock::default())
     }
 
-    /// Returns the value of the current runtime, made first if there is none.
+    /// Returns the value of the current runtime; makes it if there is none.
     pub(crate) fn current(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let runtime = Handle::current().id();
         let known = |values: &[(Id, Arc<T>)]| {
@@ -44,7 +45,7 @@ impl<T> PerRuntime<T> {
         })
     }
 
-    /// Calls a function with the value of each runtime.
+    /// Calls `each` with the value of each runtime.
     pub(crate) fn for_each(&self, mut each: impl FnMut(&T)) {
         let values = self.0.read().unwrap_or_else(PoisonError::into_inner);
         values.iter().for_each(|(_, value)| each(value));

@@ -1,4 +1,4 @@
-//! The reasons for which Redis fails, as metrics label them.
+//! The reasons of failures of Redis, as metrics label them.
 
 use fluxgate_core::store::Reason;
 
@@ -22,7 +22,7 @@ pub const LOADING: Reason = Reason::new("loading");
 pub const BUSY: Reason = Reason::new("busy");
 /// The server is a replica.
 pub const READONLY: Reason = Reason::new("readonly");
-/// The cluster does not serve all slots.
+/// The cluster does not serve all hash slots.
 pub const CLUSTER_DOWN: Reason = Reason::new("cluster_down");
 
 /// All reasons of this store, including those of every store.

@@ -1,8 +1,8 @@
-//! Reservations that any process can cancel by their ids, once.
+//! Reservations, which any process can cancel by id, once.
 //!
-//! The record of a reservation is the requests that cancel it. Taking it off its key is one
-//! step on the server, before anything returns: if a reply is lost or a process dies after
-//! that, units stay charged, and none returns twice.
+//! The record of a reservation has the requests that cancel it. A script removes the record
+//! before any units return. If a reply is lost or a process crashes after that, units stay
+//! charged, and none returns twice.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,38 +10,40 @@ use fluxgate_core::StoreError;
 use fluxgate_core::store::{HoldId, KeptReservation, Settlement, Timestamp};
 use redis::Value;
 
-use crate::cluster::slot_of;
+use crate::cluster::hash_slot_of;
 use crate::codec::{Call, Request, ReservationRecord};
 use crate::decider::Decider;
 use crate::error::unexpected;
 use crate::holds;
-use crate::node::Work;
+use crate::node::Operation;
 use crate::script::Script;
 
-/// How much longer than the wait a record lives. It has the exact time in it.
+/// How much longer than the wait a record lives. The record itself has the exact time.
 const MARGIN_MS: u64 = 1000;
 
 static TAKE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("lua/take_reservation.lua")));
 
-/// Writes the record of a reservation. Returns whether it has one: whether anything was
-/// charged.
+/// Writes the record of a reservation. Returns whether there is one: without any charge, there
+/// is nothing to cancel.
 pub(crate) async fn keep(
     decider: &Decider,
     reservation: &KeptReservation<'_>,
 ) -> Result<bool, StoreError> {
     let naming = &decider.naming;
-    let charges = reservation.charges.iter();
-    let charges = charges.filter(|charge| !charge.bands.is_empty() && !charge.charged.is_empty());
-    let requests = charges.map(|charge| {
-        Request::cancel(
-            charge.subject,
-            charge.bands,
-            charge.units,
-            charge.charged,
-            naming,
-        )
-    });
+    let requests = reservation
+        .charges
+        .iter()
+        .filter(|charge| !charge.bands.is_empty() && !charge.charged.is_empty())
+        .map(|charge| {
+            Request::cancel(
+                charge.subject,
+                charge.bands,
+                charge.units,
+                charge.charged,
+                naming,
+            )
+        });
     let record = ReservationRecord {
         until: reservation.until,
         is_held: reservation.is_held,
@@ -50,28 +52,28 @@ pub(crate) async fn keep(
     if record.requests.is_empty() {
         return Ok(false);
     }
-    let millis = if decider.servers.has_set_time() {
+    let millis = if decider.servers.has_test_time() {
         // The server's clock does not follow that of a test.
-        100_000_000_000
+        holds::TEST_MILLIS
     } else {
         reservation.wait.ceil_millis() + MARGIN_MS
     };
     let key = naming.reservation(reservation.id);
     let mut set = redis::cmd("PSETEX");
     set.arg(&key).arg(millis).arg(record.write());
-    let work = Work::Command(&set);
+    let operation = Operation::Command(&set);
     let deadline = decider.servers.deadline();
-    decider.servers.perform(&work, &key, deadline).await?;
+    decider.servers.perform(&operation, &key, deadline).await?;
     Ok(true)
 }
 
-/// Cancels a reservation. Returns `false` if there is none, or the request has gone on.
+/// Cancels a reservation. Returns `false` if there is none, or if the request has proceeded.
 pub(crate) async fn cancel(decider: &Arc<Decider>, id: HoldId) -> Result<bool, StoreError> {
     let Some(record) = take(decider, id).await? else {
         return Ok(false);
     };
-    // The slots are free; what the rates charged is cancelled below. If the hold has been
-    // settled, that has decided what its units are.
+    // Releases the slots; the charges of rates are cancelled below. If the hold has been settled,
+    // the settlement has decided its units.
     if record.is_held
         && holds::settle(decider, id, Settlement::Cancelled)
             .await?
@@ -82,25 +84,27 @@ pub(crate) async fn cancel(decider: &Arc<Decider>, id: HoldId) -> Result<bool, S
     let servers = &decider.servers;
     let mut cancelled = Ok(());
     for request in record.requests {
-        let slot = request.first_key().map(slot_of).unwrap_or_default();
-        let answer = servers.send(request, slot, servers.deadline()).await;
+        let hash_slot = request.first_key().map(hash_slot_of).unwrap_or_default();
+        let answer = servers.send(request, hash_slot, servers.deadline()).await;
         cancelled = cancelled.and(answer.map(drop));
     }
-    // A denial from before may not hold any more, even one on its way.
-    decider.clear_near_cache();
+    // Denials from before may no longer hold, including those on their way.
+    decider.forget_denials();
     cancelled.map(|()| true)
 }
 
-/// Takes the record of a reservation whose request still waits.
+/// Removes and returns the record of a reservation whose request still waits.
 async fn take(decider: &Decider, id: HoldId) -> Result<Option<ReservationRecord>, StoreError> {
     let key = decider.naming.reservation(id);
     let call = Call::on_key(&key, Vec::new());
-    let work = Work::Script(&TAKE, &call);
+    let operation = Operation::Script(&TAKE, &call);
     let servers = &decider.servers;
-    let taken = servers.perform(&work, &key, servers.deadline()).await?;
+    let taken = servers
+        .perform(&operation, &key, servers.deadline())
+        .await?;
     let (record, time) = parse(&taken).ok_or_else(|| unexpected("the script for reservations"))?;
     let record = record.map(ReservationRecord::read).transpose()?;
-    let now = servers.set_time().map_or(time, Timestamp::micros);
+    let now = servers.test_time().map_or(time, Timestamp::micros);
     Ok(record.filter(|record| record.until.micros() > now))
 }
 

@@ -1,15 +1,17 @@
 //! Rule sets that are stored in Redis.
 //!
-//! Each has its own key, `<prefix>:1:{rules}:set:<name>`, with its text. The hash
-//! `<prefix>:1:{rules}:index` has the ETag of each under its name and, under the
-//! empty name, a version that differs after each change. One script changes all of
-//! this together and publishes to the channel `<prefix>:rules`. On a cluster all
-//! keys are in one slot. The list `<prefix>:1:{rules}:history:<name>` has the last changes of
-//! a set.
+//! | key | value |
+//! |---|---|
+//! | `<prefix>:1:{rules}:set:<name>` | the text of a rule set |
+//! | `<prefix>:1:{rules}:index` | a hash: the ETag of each rule set by its name and, under the empty name, a version that differs after each change |
+//! | `<prefix>:1:{rules}:history:<name>` | a list of the last changes of a rule set |
+//!
+//! One script changes them together and publishes to the channel `<prefix>:rules`. On a cluster
+//! all keys are in one hash slot.
 
-mod changes;
 mod follow;
 mod history;
+mod subscription;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -23,14 +25,14 @@ use tokio::time::Instant;
 use crate::error::bad_response;
 use crate::servers::{COMMAND_TIMEOUT, Servers};
 
-pub use changes::RuleChanges;
 pub use follow::FollowError;
 use history::change_line;
-pub use history::{Author, PastChange};
+pub use history::{PastChange, RuleChange};
+pub use subscription::RuleSubscription;
 
 /// The maximum size of the text of a stored rule set.
 pub const MAX_RULE_BYTES: usize = 1 << 20;
-/// The changes of a rule set that are kept.
+/// The number of past changes that are kept for each rule set.
 const MAX_HISTORY: usize = 50;
 /// How often a read is repeated because of concurrent writes.
 const MAX_READS: usize = 16;
@@ -132,8 +134,7 @@ impl RuleStore {
 
     /// Returns `None` if there was a write between the two reads.
     async fn try_read(&self) -> Result<Option<StoredRules>, StoreError> {
-        let index = self.run(&Cmd::hgetall(&self.index)).await;
-        let mut index: BTreeMap<String, String> = index?;
+        let mut index: BTreeMap<String, String> = self.run(&Cmd::hgetall(&self.index)).await?;
         let version = index.remove("");
         let mut sets = BTreeMap::new();
         if !index.is_empty() {
@@ -172,7 +173,7 @@ impl RuleStore {
         text: &str,
         precondition: Precondition<'_>,
     ) -> Result<WriteOutcome, StoreError> {
-        let change = Author::unnamed("put rule set");
+        let change = RuleChange::by_program("put rule set");
         self.write(name, Some(text), precondition, change).await
     }
 
@@ -182,7 +183,7 @@ impl RuleStore {
         name: &str,
         precondition: Precondition<'_>,
     ) -> Result<WriteOutcome, StoreError> {
-        let change = Author::unnamed("delete rule set");
+        let change = RuleChange::by_program("delete rule set");
         self.write(name, None, precondition, change).await
     }
 
@@ -196,21 +197,21 @@ impl RuleStore {
     }
 
     /// Subscribes to changes, over a connection of its own.
-    pub async fn changes(&self) -> Result<RuleChanges, StoreError> {
+    pub async fn subscribe(&self) -> Result<RuleSubscription, StoreError> {
         let deadline = Instant::now() + COMMAND_TIMEOUT;
         let key = self.index.as_bytes();
         let node = self.servers.node_of(key, deadline).await?;
-        RuleChanges::subscribe(&node, &self.channel).await
+        RuleSubscription::subscribe(&node, &self.channel).await
     }
 
-    /// Stores a rule set, or deletes it if there is no text, if the precondition holds. The
-    /// history says who did it.
+    /// Stores a rule set, or deletes it if `text` is `None`, if the precondition holds. Adds the
+    /// change to the history.
     pub async fn write(
         &self,
         name: &str,
         text: Option<&str>,
         precondition: Precondition<'_>,
-        author: Author<'_>,
+        change: RuleChange<'_>,
     ) -> Result<WriteOutcome, StoreError> {
         let etag = text.map(etag_of).unwrap_or_default();
         let text = text.unwrap_or_default();
@@ -226,13 +227,14 @@ impl RuleStore {
         write.arg(self.history_key(name));
         write.arg(name).arg(precondition).arg(etag).arg(text);
         write.arg(random_version()).arg(&self.channel);
-        write.arg(change_line(&author)).arg(MAX_HISTORY);
-        let (done, before): (u8, String) = self.run(&write).await?;
-        let before = Some(before).filter(|etag| !etag.is_empty());
-        match done {
-            0 => Ok(WriteOutcome::Conflict { now: before }),
-            _ => Ok(WriteOutcome::Done { before }),
-        }
+        write.arg(change_line(&change)).arg(MAX_HISTORY);
+        let (done, etag): (u8, String) = self.run(&write).await?;
+        let before = Some(etag).filter(|etag| !etag.is_empty());
+        Ok(if done == 0 {
+            WriteOutcome::Conflict { now: before }
+        } else {
+            WriteOutcome::Done { before }
+        })
     }
 
     async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {

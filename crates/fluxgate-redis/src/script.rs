@@ -1,10 +1,10 @@
 //! The script that decides, concatenated from the files in `src/lua`.
 //!
-//! The server identifies a script by its SHA-1, so releases with different scripts
-//! run side by side. The names and values of keys, which they share, have a version
-//! of their own in [`crate::keys`].
+//! The server identifies a script by its SHA-1, so releases with different scripts run side by
+//! side. The names and values of keys, which they share, have a version of their own in
+//! [`crate::keys`].
 //!
-//! A call about leases runs a script with more in it; others do not pay for that.
+//! Calls with lease requests run a longer script, so that other calls do not pay for leases.
 
 use std::sync::LazyLock;
 
@@ -36,7 +36,7 @@ macro_rules! script_of {
             include_str!("lua/wire.lua"),
             include_str!("lua/bucket.lua"),
             $($ask,)?
-            // One function defines the rest; see the prelude.
+            // One function defines the rest; `prelude.lua` says why.
             "function load_slow_path()\n",
             include_str!("lua/slow_path.lua"),
             include_str!("lua/bucket_refund.lua"),
@@ -77,17 +77,16 @@ macro_rules! lease_script {
 pub(crate) static SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(script_of!("lua/clock.lua")));
 
-/// The same, for calls about leases.
+/// The same, for calls with lease requests.
 pub(crate) static LEASE_SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(lease_script!("lua/clock.lua")));
 
-/// The script for tests, which takes the time as an argument and lets no key
-/// expire.
+/// The script for tests, which takes the time as an argument. Keys do not expire.
 #[cfg(feature = "injected-time")]
 pub(crate) static TEST_SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(script_of!("lua/test_clock.lua")));
 
-/// The same, for calls about leases.
+/// The same, for calls with lease requests.
 #[cfg(feature = "injected-time")]
 pub(crate) static LEASE_TEST_SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(lease_script!("lua/test_clock.lua")));
@@ -113,8 +112,8 @@ impl TimeSource {
         if has_leases { &LEASE_SCRIPT } else { &SCRIPT }
     }
 
-    /// Returns the time that a test has set, if it has.
-    pub(crate) fn set_time(&self) -> Option<Timestamp> {
+    /// Returns the time that a test has set, if any.
+    pub(crate) fn test_time(&self) -> Option<Timestamp> {
         #[cfg(feature = "injected-time")]
         if let Some(clock) = &self.clock {
             return Some(fluxgate_core::Clock::now(clock));
@@ -122,9 +121,9 @@ impl TimeSource {
         None
     }
 
-    /// Returns the time to pass to the script, if it needs it.
+    /// Returns the time to pass to the script of tests.
     pub(crate) fn now(&self) -> Option<String> {
-        self.set_time().map(|now| now.micros().to_string())
+        self.test_time().map(|now| now.micros().to_string())
     }
 }
 

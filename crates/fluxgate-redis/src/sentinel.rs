@@ -1,4 +1,4 @@
-//! Finds the primary by asking sentinels, and follows it when it changes.
+//! Finds the primary by querying sentinels, and follows it when it changes.
 
 mod answers;
 mod watch;
@@ -19,10 +19,10 @@ use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, ServerConnection};
 use crate::error::{Address, error, is_server_error, no_answer, store_error, unexpected};
 use crate::events::Events;
 use crate::reason;
-use answers::{Answer, Answers};
+use answers::{SentinelAnswer, SentinelAnswers};
 
-/// How long to wait for the other sentinels after the first answer: one of them
-/// may know of a failover that the first does not.
+/// How long to wait for the other sentinels after the first answer: one of them may know of a
+/// failover that the first does not.
 const GRACE: Duration = Duration::from_millis(25);
 
 /// The sentinels of one primary.
@@ -32,8 +32,8 @@ pub(crate) struct Sentinels {
     /// The login at the primary; the address comes from the sentinels.
     server: Endpoint,
     master: String,
-    answers: Mutex<Answers>,
-    named: watched::Sender<Named>,
+    answers: Mutex<SentinelAnswers>,
+    named: watched::Sender<NamedPrimary>,
     events: Arc<Events>,
     /// Whether a task watches the sentinels.
     is_watched: AtomicBool,
@@ -49,7 +49,7 @@ struct Sentinel {
 
 /// The primary that the sentinels name.
 #[derive(Clone, Debug, Default)]
-struct Named {
+struct NamedPrimary {
     /// `None` until a sentinel has answered.
     address: Option<Address>,
     /// Changes with each primary, so that connections can be compared with it.
@@ -67,12 +67,12 @@ pub(crate) struct Primary {
 #[derive(Debug)]
 pub(crate) struct Tenure {
     pub(crate) term: u64,
-    named: watched::Receiver<Named>,
+    named: watched::Receiver<NamedPrimary>,
 }
 
 impl Tenure {
     /// Waits until the sentinels name another primary.
-    pub(crate) async fn ended(&mut self) {
+    pub(crate) async fn wait_for_end(&mut self) {
         let term = self.term;
         if self
             .named
@@ -80,7 +80,7 @@ impl Tenure {
             .await
             .is_err()
         {
-            // The store is gone, so the sentinels are no longer asked.
+            // The store is gone, so the sentinels are no longer queried.
             std::future::pending::<()>().await;
         }
     }
@@ -95,7 +95,7 @@ impl Sentinels {
     ) -> Arc<Self> {
         let sentinels: Vec<_> = sentinels.into_iter().map(Sentinel::new).collect();
         Arc::new(Self {
-            answers: Mutex::new(Answers::new(sentinels.len())),
+            answers: Mutex::new(SentinelAnswers::new(sentinels.len())),
             sentinels,
             server,
             master,
@@ -115,14 +115,14 @@ impl Sentinels {
         self.named.borrow().term
     }
 
-    /// Asks the sentinels and connects to the primary that they name, if that
-    /// server confirms its role: they may not know of a failover yet.
+    /// Queries the sentinels and connects to the primary that they name, if that server confirms
+    /// its role: they may not know of a failover yet.
     pub(crate) async fn primary(self: &Arc<Self>) -> Result<Primary, StoreError> {
         loop {
-            let (address, term) = self.ask_all().await?;
-            let endpoint = self.server.at(address);
+            let (address, term) = self.query_all().await?;
+            let endpoint = self.server.with_address(address);
             let connection = connect_if_primary(&endpoint).await?;
-            // Otherwise there has been a failover since.
+            // Else there has been a failover since.
             if term == self.term() {
                 let named = self.named.subscribe();
                 return Ok(Primary {
@@ -134,19 +134,19 @@ impl Sentinels {
         }
     }
 
-    /// Asks all sentinels at once; returns the primary to trust, with its term.
-    async fn ask_all(self: &Arc<Self>) -> Result<(Address, u64), StoreError> {
-        let mut asked = JoinSet::new();
+    /// Queries all sentinels at once. Returns the primary to trust, and its term.
+    async fn query_all(self: &Arc<Self>) -> Result<(Address, u64), StoreError> {
+        let mut queries = JoinSet::new();
         for index in 0..self.sentinels.len() {
             let sentinels = Arc::clone(self);
-            asked.spawn(async move { sentinels.ask(index).await });
+            queries.spawn(async move { sentinels.query(index).await });
         }
         let mut last = error(reason::REDIS_ERROR, "there are no sentinels");
         let mut end = None;
         loop {
             let next = match end {
-                Some(end) => timeout_at(end, asked.join_next()).await.ok().flatten(),
-                None => asked.join_next().await,
+                Some(end) => timeout_at(end, queries.join_next()).await.ok().flatten(),
+                None => queries.join_next().await,
             };
             match next {
                 Some(Ok(Ok(()))) => end = end.or(Some(Instant::now() + GRACE)),
@@ -155,19 +155,19 @@ impl Sentinels {
                 None => break,
             }
         }
-        let Named { address, term } = self.named.borrow().clone();
-        // At least one sentinel must have answered now: there may have been a
-        // failover since they named this primary.
+        let NamedPrimary { address, term } = self.named.borrow().clone();
+        // At least one sentinel must have answered now: there may have been a failover since they
+        // named this primary.
         match address.filter(|_| end.is_some()) {
             Some(address) => Ok((address, term)),
             None => Err(last),
         }
     }
 
-    /// Asks one sentinel and records its answer.
-    async fn ask(&self, index: usize) -> Result<(), StoreError> {
+    /// Queries one sentinel and records its answer.
+    async fn query(&self, index: usize) -> Result<(), StoreError> {
         let sentinel = &self.sentinels[index];
-        let answer = match timeout(CONNECT_TIMEOUT, sentinel.ask(&self.master)).await {
+        let answer = match timeout(CONNECT_TIMEOUT, sentinel.query(&self.master)).await {
             Ok(answer) => answer?,
             Err(_) => {
                 // The connection may be half open.
@@ -185,22 +185,22 @@ impl Sentinels {
         Err(error(reason::REDIS_ERROR, &message))
     }
 
-    fn record(&self, index: usize, answer: Option<Answer>) {
+    fn record(&self, index: usize, answer: Option<SentinelAnswer>) {
         // Held to the end, so that no older view replaces a newer one.
         let mut answers = lock(&self.answers);
         let now = Instant::now();
         answers.set(index, answer, now);
-        let Named { address, term } = self.named.borrow().clone();
+        let NamedPrimary { address, term } = self.named.borrow().clone();
         match answers.trusted(address.as_ref(), now) {
             Some(trusted) if Some(trusted) != address.as_ref() => {
-                self.named.send_replace(Named {
+                self.named.send_replace(NamedPrimary {
                     address: Some(trusted.clone()),
                     term: term + 1,
                 });
                 if let Some(old) = address {
                     let name = |(host, port): &Address| format!("{host}:{port}");
                     self.events
-                        .failed_over(&self.master, &name(&old), &name(trusted));
+                        .record_failover(&self.master, &name(&old), &name(trusted));
                 }
             }
             _ => {}
@@ -220,44 +220,46 @@ impl Sentinel {
         format!("the sentinel at {}", self.endpoint.name())
     }
 
-    /// Asks for the primary; `None` if the sentinel does not know it.
-    async fn ask(&self, master: &str) -> Result<Option<Answer>, StoreError> {
+    /// Queries the primary; `None` if the sentinel does not know it.
+    async fn query(&self, master: &str) -> Result<Option<SentinelAnswer>, StoreError> {
         let cached = lock(&self.connection).clone();
         if let Some(connection) = cached {
-            match query(connection, master).await {
+            match send_query(connection, master).await {
                 Ok(replies) => return self.parse(replies),
                 Err(cause) if is_server_error(&cause) => return Err(store_error(&cause)),
-                // The connection may be long lost, and asking twice does no harm.
+                // The connection may be lost, and a second query does no harm.
                 Err(_) => {}
             }
         }
         let connection = self.endpoint.connect().await?.commands;
-        let replies = query(connection.clone(), master).await;
-        let replies = replies.map_err(|cause| store_error(&cause))?;
+        let replies = send_query(connection.clone(), master)
+            .await
+            .map_err(|cause| store_error(&cause))?;
         *lock(&self.connection) = Some(connection);
         self.parse(replies)
     }
 
-    fn parse(&self, [details, address]: [Value; 2]) -> Result<Option<Answer>, StoreError> {
+    fn parse(&self, [details, address]: [Value; 2]) -> Result<Option<SentinelAnswer>, StoreError> {
         let address = match address.extract_error() {
             Ok(Value::Nil) => return Ok(None),
-            Ok(address) => redis::from_redis_value::<Address>(address),
+            Ok(address) => {
+                redis::from_redis_value::<Address>(address).map_err(|_| unexpected(&self.name()))?
+            }
             Err(cause) => return Err(store_error(&cause)),
         };
-        let address = address.map_err(|_| unexpected(&self.name()))?;
         // Without the permission to read it, the epoch is 0.
-        let details = redis::from_redis_value::<HashMap<String, String>>(details);
-        let details = details.unwrap_or_default();
-        let epoch = details.get("config-epoch").and_then(|it| it.parse().ok());
-        let epoch = epoch.unwrap_or_default();
-        Ok(Some(Answer { address, epoch }))
+        let epoch = redis::from_redis_value::<HashMap<String, String>>(details)
+            .ok()
+            .and_then(|details| details.get("config-epoch")?.parse().ok())
+            .unwrap_or_default();
+        Ok(Some(SentinelAnswer { address, epoch }))
     }
 }
 
-/// Asks for the epoch, then for the address: if the answer changes in between, it
-/// has the old epoch and the new address. The other way round, it would have the
-/// old address and the new epoch, and be trusted.
-async fn query(
+/// Queries the epoch, then the address. If the answer changes in between, it has the old epoch
+/// and the new address. The other way round, it would have the old address and the new epoch,
+/// and be trusted.
+async fn send_query(
     mut connection: MultiplexedConnection,
     master: &str,
 ) -> Result<[Value; 2], RedisError> {
@@ -275,9 +277,11 @@ async fn query(
 async fn connect_if_primary(server: &Endpoint) -> Result<ServerConnection, StoreError> {
     let mut connection = server.connect().await?;
     let commands = &mut connection.commands;
-    let role = commands.send_packed_command(&redis::cmd("ROLE")).await;
-    let role = role.and_then(Value::extract_error);
-    let role = role.map_err(|cause| store_error(&cause))?;
+    let role = commands
+        .send_packed_command(&redis::cmd("ROLE"))
+        .await
+        .and_then(Value::extract_error)
+        .map_err(|cause| store_error(&cause))?;
     match role {
         Value::Array(role) if role.first().is_some_and(is_master) => Ok(connection),
         _ => {

@@ -12,57 +12,58 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::batch::{Batcher, bytes_of};
 use crate::breaker::BreakerState;
-use crate::cluster::{Cluster, slot_of};
+use crate::cluster::{Cluster, hash_slot_of};
 use crate::codec::{Answer, Call, Request};
 use crate::error::{CallError, bad_response, no_answer, unexpected};
 use crate::events::Events;
-use crate::node::{Node, Work};
+use crate::node::{Node, Operation};
 use crate::per_runtime::PerRuntime;
 use crate::reason;
 use crate::script::TimeSource;
 
 /// How many keys one step of SCAN looks at, so that no step blocks the server.
 const SCAN_COUNT: usize = 1000;
-/// No request waits for a step, so it may take longer than a decision.
+/// No decision waits for a step, so it may take longer than one.
 const STEP_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a command may take that no decision waits for.
+/// The timeout of a command that no decision waits for.
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a request is sent until its calendar windows contain the server's time. The
-/// second time they do, unless the clock jumps or another node answers.
-const MOST_DATES: usize = 4;
+/// How often a request is sent until its calendar windows contain the server's time. They do
+/// the second time, unless the clock jumps or another node answers.
+const MAX_SENDS: usize = 4;
 
+/// The servers of a deployment.
 #[derive(Debug)]
 pub(crate) struct Servers {
-    configured: Configured,
-    detected: OnceCell<Detected>,
+    configured: ConfiguredServers,
+    detected: OnceCell<DetectedServers>,
     /// How long a decision may take.
     timeout: Duration,
     time: TimeSource,
     clock: SystemClock,
-    /// The microseconds that the servers' clock was ahead of ours when calendar windows
-    /// differed last.
+    /// How far the servers' clock was ahead of this machine's when calendar windows last
+    /// differed, in microseconds.
     ahead: AtomicI64,
     events: Arc<Events>,
 }
 
 /// The servers as configured.
 #[derive(Debug)]
-pub(crate) enum Configured {
+pub(crate) enum ConfiguredServers {
     /// One server, or the primary behind sentinels.
     Single(Arc<Node>),
     Cluster(Arc<Cluster>),
-    /// Either; the server says which.
+    /// Either; the server's reply tells which.
     Detect(Arc<Node>, Arc<Cluster>),
 }
 
-/// The servers once it is known whether they are a cluster.
+/// The servers, once it is known whether they are a cluster.
 #[derive(Debug)]
-enum Detected {
+enum DetectedServers {
     Single(Arc<Node>, PerRuntime<Batcher>),
     Cluster(Arc<Cluster>),
 }
 
-impl Configured {
+impl ConfiguredServers {
     /// Returns the name for error messages.
     fn name(&self) -> String {
         match self {
@@ -74,7 +75,7 @@ impl Configured {
 
 impl Servers {
     pub(crate) fn new(
-        configured: Configured,
+        configured: ConfiguredServers,
         timeout: Duration,
         time: TimeSource,
         events: Arc<Events>,
@@ -100,60 +101,62 @@ impl Servers {
         Instant::now() + self.timeout
     }
 
-    /// Returns the time that a test has set, if it has.
-    pub(crate) fn set_time(&self) -> Option<Timestamp> {
-        self.time.set_time()
+    /// Returns the time that a test has set, if any.
+    pub(crate) fn test_time(&self) -> Option<Timestamp> {
+        self.time.test_time()
     }
 
     /// Returns whether a test sets the time.
-    pub(crate) fn has_set_time(&self) -> bool {
-        self.time.set_time().is_some()
+    pub(crate) fn has_test_time(&self) -> bool {
+        self.time.test_time().is_some()
     }
 
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Returns the state of the server's breaker. For a cluster, returns that of
-    /// a node whose breaker is not closed, if there is one.
+    /// Returns the state of the server's breaker. For a cluster, returns the state of a breaker
+    /// that is not closed, if there is one.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         match (self.detected.get(), &self.configured) {
-            (Some(Detected::Single(node, _)), _) => node.breaker_state(),
-            (Some(Detected::Cluster(cluster)), _) => cluster.breaker_state(),
-            (None, Configured::Single(node) | Configured::Detect(node, _)) => node.breaker_state(),
-            (None, Configured::Cluster(cluster)) => cluster.breaker_state(),
+            (Some(DetectedServers::Single(node, _)), _) => node.breaker_state(),
+            (Some(DetectedServers::Cluster(cluster)), _) => cluster.breaker_state(),
+            (None, ConfiguredServers::Single(node) | ConfiguredServers::Detect(node, _)) => {
+                node.breaker_state()
+            }
+            (None, ConfiguredServers::Cluster(cluster)) => cluster.breaker_state(),
         }
     }
 
     pub(crate) async fn is_cluster(&self, deadline: Instant) -> Result<bool, StoreError> {
         let detected = self.detected(deadline).await?;
-        Ok(matches!(detected, Detected::Cluster(_)))
+        Ok(matches!(detected, DetectedServers::Cluster(_)))
     }
 
     pub(crate) async fn ping(&self, deadline: Instant) -> Result<(), StoreError> {
         match self.detected(deadline).await? {
-            Detected::Single(node, _) => {
+            DetectedServers::Single(node, _) => {
                 let reply = node.command(&Cmd::ping(), false, deadline).await;
                 reply.map(drop).map_err(CallError::into_store_error)
             }
-            Detected::Cluster(cluster) => cluster.refresh(deadline).await,
+            DetectedServers::Cluster(cluster) => cluster.refresh(deadline).await,
         }
     }
 
-    /// Returns the server that holds a key.
+    /// Returns the server that has a key.
     pub(crate) async fn node_of(
         &self,
         key: &[u8],
         deadline: Instant,
     ) -> Result<Arc<Node>, StoreError> {
         match self.detected(deadline).await? {
-            Detected::Single(node, _) => Ok(Arc::clone(node)),
-            Detected::Cluster(cluster) => cluster.node_of(slot_of(key), deadline).await,
+            DetectedServers::Single(node, _) => Ok(Arc::clone(node)),
+            DetectedServers::Cluster(cluster) => cluster.node_of(hash_slot_of(key), deadline).await,
         }
     }
 
-    /// Runs a command on the server that holds `key`, and reads its reply. `what` names it in
-    /// errors.
+    /// Runs a command on the server that has `key`, and reads its reply. `what` names the command
+    /// in errors.
     pub(crate) async fn command<T: FromRedisValue>(
         &self,
         command: &Cmd,
@@ -161,68 +164,72 @@ impl Servers {
         what: &str,
     ) -> Result<T, StoreError> {
         let deadline = Instant::now() + COMMAND_TIMEOUT;
-        let work = Work::Command(command);
-        let reply = self.perform(&work, key.as_bytes(), deadline);
+        let operation = Operation::Command(command);
+        let reply = self.perform(&operation, key.as_bytes(), deadline);
         redis::from_redis_value(reply.await?).map_err(|_| unexpected(what))
     }
 
-    /// Runs a script or a command on the server that holds `key`.
+    /// Runs a script or a command on the server that has `key`.
     pub(crate) async fn perform(
         &self,
-        work: &Work<'_>,
+        operation: &Operation<'_>,
         key: &[u8],
         deadline: Instant,
     ) -> Result<Value, StoreError> {
         match self.detected(deadline).await? {
-            Detected::Single(node, _) => {
-                let reply = node.perform(work, false, deadline).await;
+            DetectedServers::Single(node, _) => {
+                let reply = node.perform(operation, false, deadline).await;
                 reply.map_err(CallError::into_store_error)
             }
-            Detected::Cluster(cluster) => cluster.perform(slot_of(key), work, deadline).await,
+            DetectedServers::Cluster(cluster) => {
+                cluster
+                    .perform(hash_slot_of(key), operation, deadline)
+                    .await
+            }
         }
     }
 
-    /// Sends a request to the script: on a single server together with others
-    /// that are ready, on a cluster to the node that has `slot`.
+    /// Sends a request to the script: on a single server together with others that are ready, on
+    /// a cluster to the node that has `hash_slot`.
     pub(crate) async fn send(
         &self,
         request: Request,
-        slot: u16,
+        hash_slot: u16,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        if request.is_dated() {
+        if request.has_calendars() {
             // Boxed, so that other requests reserve no space for it.
-            Box::pin(self.send_dated(request, slot, deadline)).await
+            Box::pin(self.send_with_windows(request, hash_slot, deadline)).await
         } else {
-            self.send_once(request, slot, deadline).await
+            self.send_once(request, hash_slot, deadline).await
         }
     }
 
-    /// Returns the servers' time, as far as it is known: the time of this machine's clock, and
-    /// how far the servers' was ahead when that last mattered.
+    /// Returns an estimate of the servers' time: this machine's time, plus how far the servers'
+    /// clock was ahead when that last mattered.
     pub(crate) fn estimated_time(&self) -> Timestamp {
-        let now = self.time.set_time().unwrap_or_else(|| self.clock.now());
+        let now = self.time.test_time().unwrap_or_else(|| self.clock.now());
         let ahead = self.ahead.load(Ordering::Relaxed);
         Timestamp::saturating_from_micros(now.micros().saturating_add_signed(ahead))
     }
 
-    /// Sends a request with the calendar windows of the servers' time. If that has come to
-    /// be another window, the script does nothing but return the time.
-    async fn send_dated(
+    /// Sends a request with calendar windows. If they do not contain the server's time, the
+    /// script does nothing but return the time, and the request is sent again.
+    async fn send_with_windows(
         &self,
         mut request: Request,
-        slot: u16,
+        hash_slot: u16,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        let now = || self.time.set_time().unwrap_or_else(|| self.clock.now());
-        request.set_time(self.estimated_time());
-        for _ in 0..MOST_DATES {
-            let answer = self.send_once(request.clone(), slot, deadline).await?;
-            if !answer.is_misdated() {
+        let now = || self.time.test_time().unwrap_or_else(|| self.clock.now());
+        request.set_windows(self.estimated_time());
+        for _ in 0..MAX_SENDS {
+            let answer = self.send_once(request.clone(), hash_slot, deadline).await?;
+            if !answer.is_outside_window() {
                 return Ok(answer);
             }
             let servers = answer.now();
-            request.set_time(servers);
+            request.set_windows(servers);
             // The server may have granted some, and none may be requested twice.
             request.drop_lease_requests();
             // Instants are far below 2^63.
@@ -237,26 +244,26 @@ impl Servers {
     async fn send_once(
         &self,
         request: Request,
-        slot: u16,
+        hash_slot: u16,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         match self.detected(deadline).await? {
-            Detected::Single(node, batchers) => {
+            DetectedServers::Single(node, batchers) => {
                 let make = || Batcher::new(Arc::clone(node), self.timeout, self.time.clone());
-                batchers.current(make).ask(request, deadline).await
+                batchers.current(make).send(request, deadline).await
             }
-            Detected::Cluster(cluster) => {
+            DetectedServers::Cluster(cluster) => {
                 let call = Call::new(&[&request], self.time.now());
-                let work = Work::Script(self.time.script(call.has_leases()), &call);
+                let operation = Operation::Script(self.time.script(call.has_leases()), &call);
                 // Boxed, because this future is large and moved often.
-                let reply = Box::pin(cluster.perform(slot, &work, deadline)).await?;
+                let reply = Box::pin(cluster.perform(hash_slot, &operation, deadline)).await?;
                 let answer = call.answers(bytes_of(&reply)?, 1)?.pop();
                 answer.unwrap_or_else(|| Err(unexpected("the script")))
             }
         }
     }
 
-    /// Deletes keys of one slot and returns how many there were.
+    /// Deletes keys of one hash slot. Returns how many there were.
     pub(crate) async fn unlink(
         &self,
         keys: &[Vec<u8>],
@@ -267,7 +274,7 @@ impl Servers {
         };
         let unlink = Cmd::unlink(keys);
         match self
-            .perform(&Work::Command(&unlink), first, deadline)
+            .perform(&Operation::Command(&unlink), first, deadline)
             .await?
         {
             Value::Int(count @ 0..) => Ok(count as u64),
@@ -275,12 +282,12 @@ impl Servers {
         }
     }
 
-    /// Deletes every key that matches the pattern and returns how many there were.
+    /// Deletes all keys that match a pattern. Returns how many there were.
     pub(crate) async fn unlink_matching(&self, pattern: &[u8]) -> Result<u64, StoreError> {
         let deadline = self.deadline();
         let nodes = match self.detected(deadline).await? {
-            Detected::Single(node, _) => vec![Arc::clone(node)],
-            Detected::Cluster(cluster) => cluster.nodes(deadline).await?,
+            DetectedServers::Single(node, _) => vec![Arc::clone(node)],
+            DetectedServers::Cluster(cluster) => cluster.nodes(deadline).await?,
         };
         let mut deleted = Ok(0);
         for node in nodes {
@@ -290,8 +297,8 @@ impl Servers {
         deleted
     }
 
-    /// Deletes the matching keys of one server. A slot that moves between SCAN
-    /// and UNLINK is followed.
+    /// Deletes the matching keys of one server. If a hash slot moves between SCAN and UNLINK, its
+    /// keys are deleted where they are.
     async fn unlink_matching_on(
         &self,
         node: &Arc<Node>,
@@ -304,14 +311,16 @@ impl Servers {
             scan.arg(&cursor).arg("MATCH").arg(pattern);
             scan.arg("COUNT").arg(SCAN_COUNT);
             let deadline = Instant::now() + STEP_TIMEOUT;
-            let reply = node.command(&scan, false, deadline).await;
-            let reply = reply.map_err(CallError::into_store_error)?;
+            let reply = node
+                .command(&scan, false, deadline)
+                .await
+                .map_err(CallError::into_store_error)?;
             let (next, keys): (String, Vec<Vec<u8>>) =
                 redis::from_redis_value(reply).map_err(|_| unexpected("SCAN"))?;
-            // A node of a cluster takes keys of one slot at a time.
+            // A node of a cluster takes keys of one hash slot at a time.
             let mut by_slot: HashMap<u16, Vec<Vec<u8>>> = HashMap::new();
             for key in keys {
-                by_slot.entry(slot_of(&key)).or_default().push(key);
+                by_slot.entry(hash_slot_of(&key)).or_default().push(key);
             }
             for keys in by_slot.values() {
                 deleted += self.unlink(keys, Instant::now() + STEP_TIMEOUT).await?;
@@ -323,8 +332,8 @@ impl Servers {
         }
     }
 
-    /// Returns the servers, asking one of them at first what it is if need be.
-    async fn detected(&self, deadline: Instant) -> Result<&Detected, StoreError> {
+    /// Returns the servers. If it is not known yet whether they are a cluster, asks one of them.
+    async fn detected(&self, deadline: Instant) -> Result<&DetectedServers, StoreError> {
         match self.detected.get() {
             Some(detected) => Ok(detected),
             // Boxed, so that decisions reserve no space for this large future.
@@ -332,12 +341,13 @@ impl Servers {
         }
     }
 
-    async fn detect(&self, deadline: Instant) -> Result<&Detected, StoreError> {
-        let single = |node: &Arc<Node>| Detected::Single(Arc::clone(node), PerRuntime::new());
+    async fn detect(&self, deadline: Instant) -> Result<&DetectedServers, StoreError> {
+        let single =
+            |node: &Arc<Node>| DetectedServers::Single(Arc::clone(node), PerRuntime::new());
         let detected = self.detected.get_or_try_init(async || {
             Ok(match &self.configured {
-                Configured::Single(node) => single(node),
-                Configured::Detect(node, cluster) => {
+                ConfiguredServers::Single(node) => single(node),
+                ConfiguredServers::Detect(node, cluster) => {
                     let is_cluster = is_cluster_node(node, deadline).await?;
                     let mode = if is_cluster { "cluster" } else { "standalone" };
                     tracing::info!(
@@ -346,12 +356,14 @@ impl Servers {
                         "the mode of Redis was detected"
                     );
                     if is_cluster {
-                        Detected::Cluster(Arc::clone(cluster))
+                        DetectedServers::Cluster(Arc::clone(cluster))
                     } else {
                         single(node)
                     }
                 }
-                Configured::Cluster(cluster) => Detected::Cluster(Arc::clone(cluster)),
+                ConfiguredServers::Cluster(cluster) => {
+                    DetectedServers::Cluster(Arc::clone(cluster))
+                }
             })
         });
         match timeout_at(deadline, detected).await {
@@ -361,8 +373,7 @@ impl Servers {
     }
 }
 
-/// Returns whether a server is a node of a cluster. A server that refuses the
-/// question counts as a single one.
+/// Returns whether a server is a node of a cluster. One that refuses the command is not.
 async fn is_cluster_node(node: &Arc<Node>, deadline: Instant) -> Result<bool, StoreError> {
     let mut info = redis::cmd("CLUSTER");
     info.arg("INFO");

@@ -1,4 +1,4 @@
-//! The store: a limiter's view of Redis.
+//! The store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use fluxgate_core::store::{
 use fluxgate_core::{Band, Store, StoreError, Timestamp};
 use tokio::time::Instant;
 
-use crate::across_slots::{self, RecentDenials};
 use crate::breaker::BreakerState;
-use crate::cluster::slot_of;
+use crate::cluster::hash_slot_of;
 use crate::codec::Request;
 use crate::decider::Decider;
+use crate::hash_slots::{self, RecentDenials};
 use crate::heartbeats::Heartbeats;
 use crate::holds;
 use crate::lease::LeaseCounts;
@@ -24,10 +24,10 @@ use crate::rule_store::RuleStore;
 use crate::servers::Servers;
 use crate::wait_permits::WaitPermits;
 
-/// State that several processes share in Redis, Valkey or a cluster of them.
+/// A store in Redis, Valkey or a cluster of them, which several processes share.
 ///
-/// Time is the server's. A decision takes one round trip; decisions that are
-/// ready at the same moment share it. Clones are the same store.
+/// The server's clock counts. A decision takes one round trip; decisions that are ready at the
+/// same moment share it. Clones are the same store.
 #[derive(Clone, Debug)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -35,7 +35,7 @@ pub struct RedisStore(Arc<Inner>);
 struct Inner {
     decider: Arc<Decider>,
     recent_denials: RecentDenials,
-    /// `None` if the number of requests that wait is not bounded.
+    /// `None` if the number of waiting requests is not bounded.
     waits: Option<Arc<WaitPermits>>,
 }
 
@@ -53,30 +53,25 @@ impl RedisStore {
         self.servers().ping(self.servers().deadline()).await
     }
 
-    /// Returns the rule sets that are stored on the same server.
+    /// Returns the rule sets stored on the same server.
     pub fn rule_store(&self) -> RuleStore {
-        let Decider {
-            servers, naming, ..
-        } = &*self.0.decider;
-        RuleStore::new(Arc::clone(servers), naming.prefix())
+        let decider = &self.0.decider;
+        RuleStore::new(Arc::clone(&decider.servers), decider.naming.prefix())
     }
 
-    /// Returns the instances that share this store, as far as they write heartbeats.
+    /// Returns the heartbeats of the instances that share this store.
     pub fn heartbeats(&self) -> Heartbeats {
-        let Decider {
-            servers, naming, ..
-        } = &*self.0.decider;
-        Heartbeats::new(Arc::clone(servers), naming.prefix())
+        let decider = &self.0.decider;
+        Heartbeats::new(Arc::clone(&decider.servers), decider.naming.prefix())
     }
 
-    /// Returns the state of the server's circuit breaker. For a cluster, returns
-    /// that of a node whose breaker is not closed, if there is one.
+    /// Returns the state of the server's circuit breaker. For a cluster, returns the state of a
+    /// breaker that is not closed, if there is one.
     pub fn breaker_state(&self) -> BreakerState {
         self.servers().breaker_state()
     }
 
-    /// Returns how often a server that did not have the script has loaded it,
-    /// the first time included.
+    /// Returns how often a server without the script has loaded it, including the first time.
     pub fn script_reloads(&self) -> u64 {
         self.servers().events().script_reloads()
     }
@@ -86,8 +81,8 @@ impl RedisStore {
         self.servers().events().script_reload_failures()
     }
 
-    /// Returns how often the sentinels have named another primary since this
-    /// store first asked them. 0 without sentinels.
+    /// Returns how often the sentinels have named another primary since the first query; 0
+    /// without sentinels.
     pub fn failovers(&self) -> u64 {
         self.servers().events().failovers()
     }
@@ -97,8 +92,8 @@ impl RedisStore {
         self.0.decider.leases.counts()
     }
 
-    /// Returns all units on lease, and requests no more. Call it before the program ends:
-    /// units that are not returned are lost to others until their lease ends.
+    /// Returns all units on lease to the server, and requests no more. Call it before the program
+    /// ends: other instances cannot use units that are not returned until their lease ends.
     pub async fn return_leases(&self) {
         lease_keeper::return_all(&self.0.decider).await;
     }
@@ -113,18 +108,17 @@ impl Store for RedisStore {
         self.servers().estimated_time()
     }
 
-    /// Decides by units on lease, and answers denials that the near cache knows.
+    /// Decides by units on lease, or by a denial in the near cache.
     fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
         let decider = &self.0.decider;
         if decider.leases.decide(checks, verdicts) {
             return true;
         }
-        let denial = decider.known_denial(checks, decider.servers.deadline());
-        let is_denied = denial.is_some();
-        if let Some(denial) = denial {
-            *verdicts = denial;
-        }
-        is_denied
+        let Some(denial) = decider.cached_denial(checks, decider.servers.deadline()) else {
+            return false;
+        };
+        *verdicts = denial;
+        true
     }
 
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
@@ -132,7 +126,7 @@ impl Store for RedisStore {
         let deadline = decider.servers.deadline();
         let decided = if decider.servers.is_cluster(deadline).await? {
             // Boxed, so that a decision on a single server reserves no space for it.
-            Box::pin(self.0.decide_across_slots(checks, deadline)).await
+            Box::pin(self.0.decide_by_hash_slot(checks, deadline)).await
         } else {
             Ok(decider.decide(checks, None, deadline).await?.verdicts)
         };
@@ -146,11 +140,9 @@ impl Store for RedisStore {
         &self,
         checks: &Checks<'_>,
     ) -> Result<(Verdicts, WaitPermit), StoreError> {
-        let bounded = self.0.waits.as_ref();
         // A request that is denied whatever its checks say does not wait.
         let may_wait = checks.mode() == Mode::Take && checks.may_wait() && !checks.is_refused();
-        let bounded = bounded.filter(|_| may_wait);
-        let Some(waits) = bounded else {
+        let Some(waits) = self.0.waits.as_ref().filter(|_| may_wait) else {
             return Ok((self.decide(checks).await?, WaitPermit::unbounded()));
         };
         let servers = self.servers();
@@ -177,13 +169,12 @@ impl Store for RedisStore {
         units: u64,
     ) -> Result<Verdicts, StoreError> {
         let (servers, naming) = (self.servers(), &self.0.decider.naming);
-        self.0.decider.clear_near_cache();
+        self.0.decider.forget_denials();
         let request = Request::refund(subject, bands, units, naming);
-        let key = naming.keys(subject, bands).into_iter().next();
-        let slot = key.map(|key| slot_of(&key)).unwrap_or_default();
-        let answer = servers.send(request, slot, servers.deadline()).await;
-        // Again: a denial from before may have been on its way.
-        self.0.decider.clear_near_cache();
+        let hash_slot = request.first_key().map(hash_slot_of).unwrap_or_default();
+        let answer = servers.send(request, hash_slot, servers.deadline()).await;
+        // Again: a denial from before the refund may have been on its way.
+        self.0.decider.forget_denials();
         answer?.states(bands.iter())
     }
 
@@ -195,15 +186,13 @@ impl Store for RedisStore {
         charged: &[Charged],
     ) -> Result<(), StoreError> {
         let (servers, naming) = (self.servers(), &self.0.decider.naming);
-        let Some(key) = naming.keys(subject, bands).into_iter().next() else {
+        let request = Request::cancel(subject, bands, units, charged, naming);
+        let Some(hash_slot) = request.first_key().map(hash_slot_of) else {
             return Ok(());
         };
-        let request = Request::cancel(subject, bands, units, charged, naming);
-        let answer = servers
-            .send(request, slot_of(&key), servers.deadline())
-            .await;
-        // A denial from before may not hold any more, even one on its way.
-        self.0.decider.clear_near_cache();
+        let answer = servers.send(request, hash_slot, servers.deadline()).await;
+        // Denials from before may no longer hold, including those on their way.
+        self.0.decider.forget_denials();
         answer.map(drop)
     }
 
@@ -233,9 +222,9 @@ impl Store for RedisStore {
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
         let (servers, naming) = (self.servers(), &self.0.decider.naming);
         let keys = naming.keys(subject, bands);
-        self.0.decider.clear_near_cache();
+        self.0.decider.forget_denials();
         let deleted = servers.unlink(&keys, servers.deadline()).await;
-        self.0.decider.clear_near_cache();
+        self.0.decider.forget_denials();
         deleted
     }
 
@@ -245,24 +234,24 @@ impl Store for RedisStore {
 
     async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {
         let (servers, naming) = (self.servers(), &self.0.decider.naming);
-        self.0.decider.clear_near_cache();
+        self.0.decider.forget_denials();
         let deleted = servers.unlink_matching(&naming.pattern(rule)).await;
-        self.0.decider.clear_near_cache();
+        self.0.decider.forget_denials();
         deleted
     }
 }
 
 impl Inner {
-    async fn decide_across_slots(
+    async fn decide_by_hash_slot(
         &self,
         checks: &Checks<'_>,
         deadline: Instant,
     ) -> Result<Verdicts, StoreError> {
-        across_slots::decide(&self.decider, &self.recent_denials, checks, deadline).await
+        hash_slots::decide(&self.decider, &self.recent_denials, checks, deadline).await
     }
 
-    /// Decides on a single server, where the script takes a permit in the same
-    /// step if the request has to wait.
+    /// Decides on a single server, where the script takes a permit in the same step if the
+    /// request has to wait.
     async fn decide_and_acquire(
         &self,
         checks: &Checks<'_>,
@@ -270,9 +259,12 @@ impl Inner {
         deadline: Instant,
     ) -> Result<(Verdicts, WaitPermit), StoreError> {
         let permit = waits.new_permit();
-        let wanted = Some(waits.wanted(&permit));
-        let decided = self.decider.decide(checks, wanted, deadline).await?;
-        let answer = decided.answer.as_ref();
+        let permit_request = Some(waits.request_for(&permit));
+        let decision = self
+            .decider
+            .decide(checks, permit_request, deadline)
+            .await?;
+        let answer = decision.answer.as_ref();
         let has_permit = answer.is_some_and(|answer| answer.permit() == Some(true));
         let permit = if has_permit {
             WaitPermit::held_by(permit)
@@ -280,13 +272,13 @@ impl Inner {
             permit.disarm();
             WaitPermit::unbounded()
         };
-        Ok((decided.verdicts, permit))
+        Ok((decision.verdicts, permit))
     }
 
-    /// Decides on a cluster, where the permits are in a slot of their own: a
-    /// request that passes at once needs none; one that could wait takes a permit
-    /// and is decided again. A denial that charges units must come last, so a request
-    /// with rules that charge in any case is only peeked at before.
+    /// Decides on a cluster, where the permits have a hash slot of their own. A request that
+    /// passes at once needs none; one that could wait takes a permit and is decided again. A
+    /// denial that charges units must come last, so a request with rules that charge always is
+    /// only peeked at before.
     async fn acquire_and_decide(
         &self,
         checks: &Checks<'_>,
@@ -296,9 +288,9 @@ impl Inner {
         let at_once = checks.in_mode(Mode::TakeNow);
         let verdicts = if checks.charges_always() {
             let peek = checks.in_mode(Mode::PeekNow);
-            self.decide_across_slots(&peek, deadline).await?
+            self.decide_by_hash_slot(&peek, deadline).await?
         } else {
-            self.decide_across_slots(&at_once, deadline).await?
+            self.decide_by_hash_slot(&at_once, deadline).await?
         };
         let longest = longest_wait(checks, &verdicts);
         let permit = match longest.filter(|longest| !longest.is_zero()) {
@@ -308,22 +300,22 @@ impl Inner {
         let deadline = self.decider.servers.deadline();
         let Some(permit) = permit else {
             let verdicts = if checks.charges_always() {
-                self.decide_across_slots(&at_once, deadline).await?
+                self.decide_by_hash_slot(&at_once, deadline).await?
             } else {
                 verdicts
             };
             return Ok((verdicts, WaitPermit::unbounded()));
         };
-        let verdicts = self.decide_across_slots(checks, deadline).await?;
+        let verdicts = self.decide_by_hash_slot(checks, deadline).await?;
         let has_to_wait = verdicts.iter().any(|verdict| verdict.delay > Micros::ZERO);
-        // A permit that is not needed is released on drop.
+        // An unneeded permit is released on drop.
         let permit = has_to_wait.then(|| WaitPermit::held_by(permit));
         Ok((verdicts, permit.unwrap_or(WaitPermit::unbounded())))
     }
 }
 
-/// Returns how long a request that was denied at once has to wait at most, if
-/// all bands that deny let it wait; zero if none denies.
+/// Returns how long a request that was denied at once has to wait at most, if all bands that
+/// deny it let it wait; zero if none denies.
 fn longest_wait(checks: &Checks<'_>, verdicts: &[Verdict]) -> Option<Duration> {
     let mut longest = Duration::ZERO;
     for (check, verdict) in checks.list().iter().zip(verdicts) {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::{no_answer, store_error};
 
-/// How long no message may come before the server is pinged.
+/// The time without a message after which the server is pinged.
 const PING_AFTER: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 

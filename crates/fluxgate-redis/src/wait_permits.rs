@@ -1,7 +1,7 @@
-//! A bound on the requests that wait, over all processes together.
+//! Bounds the number of waiting requests, in all processes together.
 //!
-//! A sorted set has one member for each waiting request, scored with the time at
-//! which its permit expires, so a process that dies blocks the others only briefly.
+//! A sorted set has one member for each waiting request. Its score is the time at which the
+//! permit expires, so a process that crashes blocks the others only briefly.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use std::time::Duration;
 use fluxgate_core::StoreError;
 use redis::{Cmd, Value};
 
-use crate::codec::{Call, WantedPermit};
+use crate::codec::{Call, PermitRequest};
 use crate::error::unexpected;
 use crate::keys::VERSION;
-use crate::node::Work;
+use crate::node::Operation;
 use crate::script::Script;
 use crate::servers::Servers;
 
@@ -45,20 +45,20 @@ impl WaitPermits {
         }
     }
 
-    /// Returns a permit that the caller is about to take. From here on it is
-    /// released on drop, even if the reply that grants it is lost.
-    pub(crate) fn new_permit(self: &Arc<Self>) -> HeldPermit {
+    /// Returns a permit that the caller is about to take. It is released on drop, even if the
+    /// reply that grants it is lost.
+    pub(crate) fn new_permit(self: &Arc<Self>) -> AcquiredPermit {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let mut id = PermitId::default();
         id[..8].copy_from_slice(&self.process.to_le_bytes());
         id[8..].copy_from_slice(&number.to_le_bytes());
         let waits = Some(Arc::clone(self));
-        HeldPermit { waits, id }
+        AcquiredPermit { waits, id }
     }
 
-    /// Describes a permit to be taken together with a decision.
-    pub(crate) fn wanted<'a>(&'a self, permit: &'a HeldPermit) -> WantedPermit<'a> {
-        WantedPermit {
+    /// Returns the request to take a permit together with a decision.
+    pub(crate) fn request_for<'a>(&'a self, permit: &'a AcquiredPermit) -> PermitRequest<'a> {
+        PermitRequest {
             key: &self.key,
             max: self.max,
             id: &permit.id,
@@ -69,15 +69,19 @@ impl WaitPermits {
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         longest: Duration,
-    ) -> Result<Option<HeldPermit>, StoreError> {
+    ) -> Result<Option<AcquiredPermit>, StoreError> {
         let permit = self.new_permit();
-        // It outlives the wait, so that it does not expire while it is in use.
+        // It outlives the wait, so that it does not expire while in use.
         let millis = longest.as_millis() + 1000;
         let argument = [format!("{} {millis} ", self.max).as_bytes(), &permit.id].concat();
         let call = Call::on_key(&self.key, argument);
-        let work = Work::Script(&TAKE_PERMIT, &call);
+        let operation = Operation::Script(&TAKE_PERMIT, &call);
         let deadline = self.servers.deadline();
-        match self.servers.perform(&work, &self.key, deadline).await? {
+        match self
+            .servers
+            .perform(&operation, &self.key, deadline)
+            .await?
+        {
             Value::Int(1) => Ok(Some(permit)),
             Value::Int(0) => {
                 permit.disarm();
@@ -89,28 +93,28 @@ impl WaitPermits {
 
     async fn release(&self, id: &PermitId) {
         let remove = Cmd::zrem(&self.key, id);
-        let work = Work::Command(&remove);
+        let operation = Operation::Command(&remove);
         let deadline = self.servers.deadline();
         // If it fails, the permit expires by itself.
-        let _ = self.servers.perform(&work, &self.key, deadline).await;
+        let _ = self.servers.perform(&operation, &self.key, deadline).await;
     }
 }
 
 /// A permit to wait; released on drop.
 #[derive(Debug)]
-pub(crate) struct HeldPermit {
+pub(crate) struct AcquiredPermit {
     waits: Option<Arc<WaitPermits>>,
     id: PermitId,
 }
 
-impl HeldPermit {
+impl AcquiredPermit {
     /// Drops the permit without releasing it: it was not granted.
     pub(crate) fn disarm(mut self) {
         self.waits = None;
     }
 }
 
-impl Drop for HeldPermit {
+impl Drop for AcquiredPermit {
     fn drop(&mut self) {
         let Some(waits) = self.waits.take() else {
             return;

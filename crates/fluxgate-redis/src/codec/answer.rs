@@ -1,8 +1,7 @@
-//! The script's answer to one request, and the verdicts that the core makes of it.
+//! The script's answer to one request, and the verdicts that the core derives from it.
 //!
-//! The script has decided and written. The core decides again from the state that
-//! the script found, to report everything about the decision. If the two differ,
-//! the answer is an error.
+//! The script has decided and written. The core decides again, from the state that the script
+//! read, to report everything about the decision. If the two differ, the answer is an error.
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use fluxgate_core::store::{Check, Checks, Group, Micros, Mode, Verdict, Verdicts
 use fluxgate_core::{Algorithm, Band, Limit, StoreError, Timestamp};
 use smallvec::SmallVec;
 
-use super::state::Stored;
+use super::state::StoredState;
 use crate::error::bad_response;
 
 /// The script's answer to one request.
@@ -20,13 +19,13 @@ use crate::error::bad_response;
 pub(crate) struct Answer {
     now: Timestamp,
     entries: SmallVec<[Entry; 4]>,
-    /// Whether a request that has to wait got a permit; `None` if it does not have
-    /// to, or no permit was wanted.
+    /// Whether a request that has to wait got a permit; `None` if it does not have to wait, or
+    /// requested no permit.
     permit: Option<bool>,
-    /// Whether the request was not decided, because its calendar windows do not
-    /// contain the time.
-    is_misdated: bool,
-    /// What became of a hold. Boxed, because few requests settle or renew one.
+    /// Whether the request was not decided, because its calendar windows do not contain the
+    /// time.
+    is_outside_window: bool,
+    /// The outcome of a settlement or a renewal. Boxed, because few requests have one.
     hold: Option<Box<HoldOutcome>>,
     /// The grant, if it is a lease request.
     grant: Option<Box<Grant>>,
@@ -40,18 +39,18 @@ pub(crate) enum HoldOutcome {
     /// There is no such hold.
     Gone,
     Renewed,
-    /// The units that were charged on top of each charge; `None` where nothing was charged
-    /// in the first place.
+    /// The units that were charged in addition to each charge; `None` where nothing had been
+    /// charged.
     Settled(Vec<Option<u32>>),
 }
 
 /// The script's answer to one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Whether the script let it pass.
+    /// Whether it passed.
     pub(super) passes: bool,
-    /// What was stored before the decision.
-    pub(super) stored: Stored,
+    /// The state before the decision.
+    pub(super) stored: StoredState,
 }
 
 /// A charge that can be undone.
@@ -61,9 +60,9 @@ pub(crate) struct UndoableCharge {
     pub(super) check: usize,
     /// The units charged to its counter.
     pub(super) cost: u64,
-    /// Where the charge went: the start of the window, or the instant of the
-    /// event; for a bucket, when it would have been full without the charge, or
-    /// when it was charged if it was full.
+    /// Where the charge went: the start of the window, or the instant of the event. For a
+    /// bucket, when it would have been full without the charge or, if it was full, when it was
+    /// charged.
     pub(super) mark: FracMicros,
     /// The overhang of the bucket before the charge.
     pub(super) overhang: Overhang,
@@ -75,14 +74,14 @@ impl Answer {
             now,
             entries: SmallVec::new(),
             permit: None,
-            is_misdated: false,
+            is_outside_window: false,
             hold: None,
             grant: None,
             lease_answers: Vec::new(),
         }
     }
 
-    /// Returns when it was decided, by the server's clock.
+    /// Returns the time of the decision, by the server's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
@@ -91,24 +90,25 @@ impl Answer {
         self.entries.push(entry);
     }
 
-    pub(super) fn set_misdated(&mut self) {
-        self.is_misdated = true;
+    pub(super) fn set_outside_window(&mut self) {
+        self.is_outside_window = true;
     }
 
-    /// Returns whether the request was not decided, because its calendar windows do
-    /// not contain the time.
-    pub(crate) fn is_misdated(&self) -> bool {
-        self.is_misdated
+    /// Returns whether the request was not decided, because its calendar windows do not contain
+    /// the time.
+    pub(crate) fn is_outside_window(&self) -> bool {
+        self.is_outside_window
     }
 
     pub(super) fn set_hold(&mut self, outcome: HoldOutcome) {
         self.hold = Some(Box::new(outcome));
     }
 
-    /// Returns what became of the hold that was settled or renewed.
-    pub(crate) fn hold(self) -> Result<HoldOutcome, StoreError> {
-        let outcome = self.hold.map(|outcome| *outcome);
-        outcome.ok_or_else(|| bad_response("the reply does not say what became of the hold"))
+    /// Returns the outcome of a settlement or a renewal.
+    pub(crate) fn into_hold_outcome(self) -> Result<HoldOutcome, StoreError> {
+        self.hold
+            .map(|outcome| *outcome)
+            .ok_or_else(|| bad_response("the reply does not say what became of the hold"))
     }
 
     pub(super) fn with_lease_answers(self, lease_answers: Vec<Result<Self, StoreError>>) -> Self {
@@ -136,13 +136,13 @@ impl Answer {
         self.permit = Some(has_permit);
     }
 
-    /// Returns whether a request that has to wait got a permit; `None` if it does
-    /// not have to, or no permit was wanted.
+    /// Returns whether a request that has to wait got a permit; `None` if it does not have to
+    /// wait, or requested no permit.
     pub(crate) fn permit(&self) -> Option<bool> {
         self.permit
     }
 
-    /// Returns the mode that checks were decided in: without a permit, none waits.
+    /// Returns the mode in which checks were decided: without a permit, none waits.
     fn mode(&self, mode: Mode) -> Mode {
         match (self.permit, mode) {
             (Some(false), Mode::Take) => Mode::TakeNow,
@@ -154,15 +154,14 @@ impl Answer {
         self.entries.is_empty()
     }
 
-    /// Returns the answer that the script would give after this span if no other
-    /// request came meanwhile.
+    /// Returns the answer that the script would give after this span without other requests.
     pub(crate) fn later(&self, span: Duration) -> Option<Self> {
         let micros = u64::try_from(span.as_micros()).ok()?;
         Some(Self {
             now: Timestamp::from_micros(self.now.micros().checked_add(micros)?)?,
             entries: self.entries.clone(),
             permit: self.permit,
-            is_misdated: false,
+            is_outside_window: false,
             hold: None,
             grant: None,
             lease_answers: Vec::new(),
@@ -250,7 +249,7 @@ impl Answer {
             let is_log = limit.algorithm() == Algorithm::SlidingLog;
             let is_charged = mode.takes() || mode == Mode::Preview && is_log;
             if check.band.charges_always() && !passes && is_charged {
-                // The script reports what it has left after the charge.
+                // The script reports the state after the charge.
                 let mode = Mode::PeekNow;
                 let (after, _) = evaluate(limit, entry.stored, self.now, cost, mode, None)?;
                 // A band that denies a request denies it after a charge, too.
@@ -295,7 +294,7 @@ impl Answer {
                 continue;
             }
             if !passes && outcome.verdict.passes() && mode.reports_charge() {
-                // Not charged after all: report what is left without the charge.
+                // The request is not charged, so report what is left without the charge.
                 let stored = self.entry(start + at)?.stored;
                 let mode = Mode::Peek;
                 let limit = band.shared_limit();
@@ -306,7 +305,7 @@ impl Answer {
     }
 
     /// Returns the state after a lease request.
-    pub(super) fn only_state(&self) -> Result<Stored, StoreError> {
+    pub(super) fn only_state(&self) -> Result<StoredState, StoreError> {
         self.entry(0).map(|entry| entry.stored)
     }
 
@@ -316,8 +315,8 @@ impl Answer {
     }
 }
 
-/// Returns the cost of a check plus that of earlier checks of its group on the same
-/// counter, and whether it is the last of them, which is charged for all.
+/// Returns the cost of a check and of earlier checks of its group on the same counter, and
+/// whether it is the last of them, which is charged for all.
 pub(super) fn combined_cost(checks: &Checks<'_>, at: usize) -> (u64, bool) {
     let list = checks.list();
     let check = &list[at];
@@ -344,17 +343,18 @@ fn has_same_counter(one: &Check<'_>, other: &Check<'_>) -> bool {
         && one.subject.bytes == other.subject.bytes
 }
 
+/// The verdict on one check, and its charge.
 #[derive(Clone, Copy, Debug)]
 struct CheckOutcome {
     verdict: Verdict,
     charge: Option<UndoableCharge>,
 }
 
-/// Decides one check by the core's algorithms; slots are asked for so long. Returns the
-/// verdict and, if there is something to charge, where the charge goes.
+/// Decides one check by the core's algorithms; `span` is the requested span of slots. Returns
+/// the verdict and, if it charges anything, where the charge goes.
 fn evaluate(
     limit: &Limit,
-    stored: Stored,
+    stored: StoredState,
     now: Timestamp,
     cost: u64,
     mode: Mode,
@@ -363,7 +363,7 @@ fn evaluate(
     if limit.algorithm() == Algorithm::Concurrency {
         let slots = stored.slots(limit, now, cost)?;
         let (verdict, charges) = slots.assess(limit, now, cost, mode, span);
-        // Slots are known by their hold.
+        // Slots are identified by their hold.
         return Ok((verdict, charges.then_some(whole(0))));
     }
     if limit.algorithm() == Algorithm::SlidingLog {

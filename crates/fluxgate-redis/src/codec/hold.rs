@@ -9,27 +9,44 @@ use crate::keys::KeyNaming;
 
 /// Stands for no key.
 pub(super) const NO_KEY: u32 = u32::MAX;
-/// A time to live that is not asked for: longer than any.
+/// The span of a hold without a requested one: longer than any.
 const NO_SPAN: u64 = 1 << 53;
 
-/// Where the record of a hold goes that is not the only part of it.
+/// The record of one part of a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HoldPart {
     /// The key of the record.
     pub(crate) key: Vec<u8>,
-    /// How long the whole hold lives; if this is the whole one, how long without slots.
+    /// The life of the whole hold; if this is its only part, its life without slots.
     pub(crate) life: Micros,
+    /// Whether this is the only part.
     pub(crate) is_whole: bool,
 }
 
-/// Returns whether any check is one of slots.
+/// The hold of a request, as `lua/hold.lua` reads it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HoldTrailer<'h> {
+    /// The key of its record, if it has one.
+    pub(super) record: Option<&'h [u8]>,
+    pub(super) id: HoldId,
+    /// The requested span.
+    pub(super) span: u64,
+    /// Its life without slots.
+    pub(super) life: Micros,
+    /// Whether all its slots are in this call.
+    pub(super) is_whole: bool,
+    /// The charges to write into the record.
+    pub(super) charges: &'h [u8],
+}
+
+/// Returns whether any check takes slots.
 pub(crate) fn has_slots(checks: &Checks<'_>) -> bool {
     let mut list = checks.list().iter();
     list.any(|check| check.band.limit().algorithm() == Algorithm::Concurrency)
 }
 
 impl Request {
-    /// Adds what the script needs for the hold of a charge.
+    /// Adds the hold of a request.
     pub(super) fn push_hold(
         &mut self,
         checks: &Checks<'_>,
@@ -37,43 +54,55 @@ impl Request {
         part: Option<&HoldPart>,
     ) {
         let Some(hold) = checks.hold() else {
-            // Slots that nobody gives back.
-            let life = Micros::ZERO;
-            return self.put_hold(None, HoldId::random(), NO_SPAN, life, true, &[]);
+            // Slots that are never released.
+            return self.put_hold(HoldTrailer {
+                record: None,
+                id: HoldId::random(),
+                span: NO_SPAN,
+                life: Micros::ZERO,
+                is_whole: true,
+                charges: &[],
+            });
         };
-        let span = hold.span.map_or(NO_SPAN, Micros::get).min(NO_SPAN);
+        let trailer = HoldTrailer {
+            record: None,
+            id: hold.id,
+            span: hold.span.map_or(NO_SPAN, Micros::get).min(NO_SPAN),
+            life: hold.span_without_slots(),
+            is_whole: true,
+            charges: &[],
+        };
         if let Some(part) = part {
-            let key = Some(&part.key[..]);
-            return self.put_hold(key, hold.id, span, part.life, part.is_whole, &[]);
+            return self.put_hold(HoldTrailer {
+                record: Some(&part.key),
+                life: part.life,
+                is_whole: part.is_whole,
+                ..trailer
+            });
         }
         let mut charges = Vec::new();
         write_charges(&charges_of(checks, hold, naming), &mut charges);
-        let life = hold.span_without_slots();
-        let key = naming.hold(hold.id);
-        self.put_hold(Some(&key), hold.id, span, life, true, &charges);
+        self.put_hold(HoldTrailer {
+            record: Some(&naming.hold(hold.id)),
+            charges: &charges,
+            ..trailer
+        });
     }
 
-    pub(super) fn put_hold(
-        &mut self,
-        record: Option<&[u8]>,
-        id: HoldId,
-        span: u64,
-        life: Micros,
-        is_whole: bool,
-        charges: &[u8],
-    ) {
-        let key = match record {
+    pub(super) fn put_hold(&mut self, hold: HoldTrailer<'_>) {
+        let key = match hold.record {
             Some(name) => {
                 self.add_key(KeyKind::Other, |names| names.extend_from_slice(name)) as u32
             }
             None => NO_KEY,
         };
-        put(&mut self.trailers, key.into(), 4);
-        self.trailers.extend_from_slice(&id.bits().to_le_bytes());
-        put(&mut self.trailers, span, 7);
-        put(&mut self.trailers, life.get().min(NO_SPAN), 7);
-        self.trailers.push(is_whole.into());
-        put(&mut self.trailers, charges.len() as u64, 4);
-        self.trailers.extend_from_slice(charges);
+        let out = &mut self.trailers;
+        put(out, key.into(), 4);
+        out.extend_from_slice(&hold.id.bits().to_le_bytes());
+        put(out, hold.span, 7);
+        put(out, hold.life.get().min(NO_SPAN), 7);
+        out.push(hold.is_whole.into());
+        put(out, hold.charges.len() as u64, 4);
+        out.extend_from_slice(hold.charges);
     }
 }

@@ -6,7 +6,7 @@ use fluxgate_core::store::Subject;
 use fluxgate_core::{Band, StoreError};
 
 use super::answer::Answer;
-use super::request::{Ends, KeyKind, Op, Request, put};
+use super::request::{CheckSpec, KeyKind, Op, Request, put};
 use crate::error::bad_response;
 use crate::keys::KeyNaming;
 use crate::lease::GrantReply;
@@ -25,7 +25,7 @@ impl Request {
         naming.write_subject(subject, &mut head);
         let key = request.add_band(&head, band);
         let limit = lease.shared();
-        request.push(limit, 0, false, key, true, Ends::Nothing);
+        request.push(CheckSpec::alone(limit, 0, key));
         let out_key = request.add_key(KeyKind::Other, |names| {
             naming.write_lease_subject(subject, names);
             KeyNaming::write_band(band, names);

@@ -1,29 +1,29 @@
-//! Encodes one decision, refund, undo or cancellation for the script.
+//! Encodes decisions, refunds, undos and cancellations.
 
 use fluxgate_core::algorithm::{Mode, Overhang};
 use fluxgate_core::store::{Charged, Checks, Group, Micros, Subject};
 use fluxgate_core::{Band, StoreError, Timestamp};
 
 use super::answer::{Answer, combined_cost};
-use super::hold::{HoldPart, has_slots};
-use super::request::{Ends, KeyKind, Op, PERMIT_SIZE, Request, put};
-use super::subject_keys::SubjectKeys;
+use super::hold::{HoldPart, HoldTrailer, has_slots};
+use super::request::{CheckSpec, GroupEnd, KeyKind, Op, PERMIT_SIZE, Request, put};
+use super::subject_keys::SubjectKeyWriter;
 use crate::keys::KeyNaming;
 
-/// A permit to wait, taken if the request has to wait.
+/// Requests a permit, which is taken if the request has to wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WantedPermit<'a> {
+pub(crate) struct PermitRequest<'a> {
     /// The key of the set of permits.
     pub(crate) key: &'a [u8],
-    /// How many there are.
+    /// The number of permits in all.
     pub(crate) max: u32,
-    /// Identifies this one.
+    /// The id of this permit.
     pub(crate) id: &'a [u8; 16],
 }
 
 impl Request {
-    /// Decides these checks. There must be at least one. If they are not the whole of a
-    /// hold, `part` says where their record goes.
+    /// Decides these checks, of which there must be at least one. `part` is the record of their
+    /// hold, if they may be only a part of it.
     pub(crate) fn decide(checks: &Checks<'_>, naming: &KeyNaming, part: Option<&HoldPart>) -> Self {
         let op = match checks.mode() {
             Mode::Take | Mode::TakeNow => Op::Take,
@@ -32,12 +32,12 @@ impl Request {
         Self::decide_as(op, checks, naming, part)
     }
 
-    /// Decides these checks and, if the request has to wait, takes a permit first.
-    /// Without a free permit it is decided as if no rule let it wait.
+    /// Decides these checks and takes a permit first, if the request has to wait. Without a free
+    /// permit, decides it as if no rule let it wait.
     pub(crate) fn decide_with_permit(
         checks: &Checks<'_>,
         naming: &KeyNaming,
-        permit: WantedPermit<'_>,
+        permit: PermitRequest<'_>,
     ) -> Self {
         let mut request = Self::decide_as(Op::TakePermit, checks, naming, None);
         let key = request.add_key(KeyKind::Other, |names| {
@@ -58,20 +58,29 @@ impl Request {
         let list = checks.list();
         let mut request = Self::new(op, list.len());
         request.has_hold = op != Op::Peek && (checks.hold().is_some() || has_slots(checks));
-        // Only the script knows a whole log, and so what a charge in any case would leave of it.
+        // Only the script has the whole log, and so knows what it would have left after a charge
+        // that is made always.
         let reports_charge = checks.mode().reports_charge();
         request.has_always = reports_charge && checks.charges_always();
-        let mut keys = SubjectKeys::new(naming);
+        let mut keys = SubjectKeyWriter::new(naming);
         for (at, check) in list.iter().enumerate() {
             let (cost, is_last) = combined_cost(checks, at);
-            let ends = match list.get(at + 1) {
-                Some(next) if next.group == check.group => Ends::Nothing,
-                _ if check.group == Group::ENFORCED => Ends::Enforced,
-                _ => Ends::Shadow,
+            let group_end = match list.get(at + 1) {
+                Some(next) if next.group == check.group => GroupEnd::None,
+                _ if check.group == Group::ENFORCED => GroupEnd::Enforced,
+                _ => GroupEnd::Shadow,
             };
             let key = keys.key_of(&mut request, check);
-            request.push(check.band.shared_limit(), cost, at_once, key, is_last, ends);
-            request.number_slots(check.band.shared_limit(), at);
+            let limit = check.band.shared_limit();
+            request.push(CheckSpec {
+                limit,
+                cost,
+                key,
+                at_once,
+                is_last,
+                group_end,
+            });
+            request.number_slots(limit, at);
         }
         if request.has_hold {
             request.push_hold(checks, naming, part);
@@ -82,7 +91,7 @@ impl Request {
         request
     }
 
-    /// Adds whether each check is charged in any case; `lua/always.lua` has the format.
+    /// Adds whether each check is charged always; `lua/always.lua` has the format.
     fn push_always(&mut self, checks: &Checks<'_>) {
         for (at, check) in checks.list().iter().enumerate() {
             let limit = check.band.shared_limit();
@@ -97,7 +106,7 @@ impl Request {
         }
     }
 
-    /// Refunds units to every band of a subject. There must be at least one.
+    /// Refunds units to every band of a subject, of which there must be at least one.
     pub(crate) fn refund(
         subject: Subject<'_>,
         bands: &[Band],
@@ -107,8 +116,8 @@ impl Request {
         Self::refund_or_cancel(Op::Refund, subject, bands, units, &[], naming)
     }
 
-    /// Cancels a charge of `units` to every band of a subject. There must be at
-    /// least one.
+    /// Cancels a charge of `units` to every band of a subject, of which there must be at least
+    /// one.
     pub(crate) fn cancel(
         subject: Subject<'_>,
         bands: &[Band],
@@ -133,7 +142,7 @@ impl Request {
         naming.write_subject(subject, &mut head);
         for (at, band) in bands.iter().enumerate() {
             let key = request.add_band(&head, band);
-            request.push(band.shared_limit(), units, false, key, true, Ends::Nothing);
+            request.push(CheckSpec::alone(band.shared_limit(), units, key));
             if let Some(charged) = charged.get(at) {
                 let mark = charged.mark(band.limit());
                 request.push_mark(mark, Timestamp::default(), key, Overhang::NONE);
@@ -142,15 +151,13 @@ impl Request {
         request
     }
 
-    /// Undoes what `answer` says was charged for `checks`; `None` if that is
-    /// nothing.
+    /// Undoes what was charged for `checks`, according to `answer`; `None` if nothing was.
     ///
-    /// An undo is not a refund. A refund changes what an identity has left now; an
-    /// undo removes one recent charge as if it had never been made. It takes units
-    /// only from where the charge put them: from its window, from its event, and
-    /// from a bucket all but what may have refilled since only because of it. If
-    /// no other charge came in between, nothing of it stays; in doubt, too much
-    /// stays charged and never too little. The record of a hold goes with it.
+    /// An undo is not a refund. A refund changes what an identity has left now; an undo removes
+    /// one recent charge as if it had never been made. It takes units only from where the charge
+    /// put them: from its window or its event, and from a bucket all but what may have refilled
+    /// only because of the charge. If no other charge came in between, nothing of it stays. If
+    /// in doubt, too much stays charged, never too little. The record of a hold is deleted, too.
     pub(crate) fn undo(
         checks: &Checks<'_>,
         answer: &Answer,
@@ -158,30 +165,37 @@ impl Request {
         part: Option<&HoldPart>,
     ) -> Result<Option<Self>, StoreError> {
         let mut charges = answer.charges(checks)?;
-        // What is charged in any case stays.
+        // What is charged always stays.
         charges.retain(|charge| !checks.list()[charge.check].band.charges_always());
         if charges.is_empty() {
             return Ok(None);
         }
         let mut request = Self::new(Op::Undo, charges.len());
         request.has_hold = checks.hold().is_some();
-        let mut keys = SubjectKeys::new(naming);
+        let mut keys = SubjectKeyWriter::new(naming);
         for charge in &charges {
             let check = &checks.list()[charge.check];
+            let limit = check.band.shared_limit();
             let key = keys.key_of(&mut request, check);
-            let note = if check.band.shared_limit().algorithm().is_bucket() {
-                keys.note_of(&mut request, check)
+            let note = if limit.algorithm().is_bucket() {
+                keys.undo_note_of(&mut request, check)
             } else {
                 key
             };
-            let limit = check.band.shared_limit();
-            request.push(limit, charge.cost, false, key, true, Ends::Nothing);
+            request.push(CheckSpec::alone(limit, charge.cost, key));
             request.number_slots(limit, charge.check);
             request.push_mark(charge.mark, answer.now(), note, charge.overhang);
         }
         if let Some(hold) = checks.hold() {
             let record = part.map_or_else(|| naming.hold(hold.id), |part| part.key.clone());
-            request.put_hold(Some(&record), hold.id, 0, Micros::ZERO, true, &[]);
+            request.put_hold(HoldTrailer {
+                record: Some(&record),
+                id: hold.id,
+                span: 0,
+                life: Micros::ZERO,
+                is_whole: true,
+                charges: &[],
+            });
         }
         Ok(Some(request))
     }

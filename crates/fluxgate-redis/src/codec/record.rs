@@ -1,10 +1,9 @@
-//! Records of holds: what each charged, so that any process can settle it by its id.
+//! Records of holds: what each hold charged, so that any process can settle it by its id.
 //!
-//! On one server the record is one value, which the script completes: see
-//! `lua/hold.lua`. On a cluster a list of parts has the charges, and each part has a
-//! record with what only its own call knows. Numbers are little-endian; lengths have
-//! seven bits a byte. A key is written as the length of its common start with the one
-//! before it, and the rest.
+//! On one server the record is one value, which the script completes (`lua/hold.lua`). On a
+//! cluster a list of parts has the charges, and each part has a record with what only its own
+//! call knows. Numbers are little-endian; lengths have seven bits per byte. A key is written as
+//! the length of the start that it shares with the key before it, and the rest.
 
 use fluxgate_core::limit::{Horizon, MAX_SPAN, MAX_UNITS};
 use fluxgate_core::store::{Checks, HoldRequest, Micros};
@@ -15,21 +14,21 @@ use super::request::put;
 use super::state::{
     BUCKET_TAG, CALENDAR_TAG, SHAPING_TAG, SLOTS_TAG, bucket_tag, tag_of, window_ms,
 };
-use super::subject_keys::SubjectKeys;
+use super::subject_keys::SubjectKeyWriter;
 use crate::error::error;
 use crate::keys::KeyNaming;
 use crate::reason;
 
-/// The version of lists of parts.
+/// The version of the list of parts.
 const VERSION: u8 = 2;
-/// The bytes that the script writes before the charges.
+/// The bytes before the charges, which the script writes.
 const HEADER_SIZE: usize = 8;
 
-/// What a hold may have charged to one counter. The script knows whether it did.
+/// What a hold may have charged to one counter. Only the script knows whether it did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedCharge {
     pub(super) key: Vec<u8>,
-    pub(super) counter: Counter,
+    pub(super) counter: RecordedCounter,
     /// The reserved cost.
     pub(crate) units: u64,
     /// The attribute that the rule counts, if it counts one.
@@ -38,7 +37,7 @@ pub(crate) struct RecordedCharge {
 
 /// The numbers of a counter that a settlement needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counter {
+pub(super) enum RecordedCounter {
     Bucket {
         shape: bool,
         horizon: u8,
@@ -58,15 +57,15 @@ pub(super) enum Counter {
         capacity: u64,
     },
     Slots {
-        /// How far from the present they may end, in microseconds.
+        /// The longest span from the present to their end, in microseconds.
         longest: u64,
-        /// How many the check took, those of earlier checks of its counter included; 0 if
-        /// a later one took them.
+        /// How many the check took, including those of earlier checks of its counter; 0 if a
+        /// later check took them.
         taken: u64,
     },
 }
 
-/// The part of a hold in one slot of a cluster.
+/// The part of a hold in one hash slot of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedPart {
     /// The key of its record.
@@ -80,15 +79,15 @@ pub(crate) fn charges_of(
     hold: &HoldRequest<'_>,
     naming: &KeyNaming,
 ) -> Vec<RecordedCharge> {
-    let mut keys = SubjectKeys::new(naming);
+    let mut keys = SubjectKeyWriter::new(naming);
     let list = checks.list().iter().enumerate();
     let charges = list.map(|(at, check)| {
         let (combined, is_last) = combined_cost(checks, at);
         let limit = check.band.shared_limit();
         RecordedCharge {
             key: keys.name_of(check),
-            counter: Counter::of(limit, if is_last { combined } else { 0 }),
-            // What passes fits: it is at most a capacity.
+            counter: RecordedCounter::of(limit, if is_last { combined } else { 0 }),
+            // A cost that passes fits: it is at most a capacity.
             units: check.cost.min(u32::MAX.into()),
             attribute: hold.attributes().get(at).copied().flatten().map(Into::into),
         }
@@ -108,9 +107,10 @@ pub(super) fn write_charges(charges: &[RecordedCharge], out: &mut Vec<u8>) {
 
 /// Reads the record of a hold on one server.
 pub(crate) fn read_record(bytes: &[u8]) -> Result<Vec<RecordedCharge>, StoreError> {
-    let charges = bytes.get(HEADER_SIZE..).map(Reader);
-    let charges = charges.and_then(|mut reader| reader.charges());
-    charges.ok_or_else(foreign_record)
+    bytes
+        .get(HEADER_SIZE..)
+        .and_then(|bytes| RecordReader(bytes).charges())
+        .ok_or_else(foreign_record)
 }
 
 /// Writes the list of the parts of a hold.
@@ -127,7 +127,7 @@ pub(crate) fn write_parts(parts: &[RecordedPart]) -> Vec<u8> {
 /// Reads the list of the parts of a hold.
 pub(crate) fn read_parts(bytes: &[u8]) -> Result<Vec<RecordedPart>, StoreError> {
     let read = || {
-        let mut reader = Reader(bytes);
+        let mut reader = RecordReader(bytes);
         if reader.byte()? != VERSION {
             return None;
         }
@@ -147,10 +147,10 @@ impl RecordedCharge {
         self.longest().is_some()
     }
 
-    /// Returns how long a request may wait for it at most.
+    /// Returns the longest time that a request may wait for it.
     pub(crate) fn longest_wait(&self) -> Micros {
         match self.counter {
-            Counter::Bucket {
+            RecordedCounter::Bucket {
                 shape: true,
                 capacity,
                 refill,
@@ -160,24 +160,26 @@ impl RecordedCharge {
                 let fill = u128::from(capacity) * u128::from(period) / u128::from(refill.max(1));
                 Micros::new(u64::try_from(fill).unwrap_or(u64::MAX).saturating_add(1))
             }
-            Counter::Bucket { max_wait_ms, .. } => Micros::new(max_wait_ms.saturating_mul(1000)),
-            Counter::Window { .. } | Counter::Calendar { .. } | Counter::Slots { .. } => {
-                Micros::ZERO
+            RecordedCounter::Bucket { max_wait_ms, .. } => {
+                Micros::new(max_wait_ms.saturating_mul(1000))
             }
+            RecordedCounter::Window { .. }
+            | RecordedCounter::Calendar { .. }
+            | RecordedCounter::Slots { .. } => Micros::ZERO,
         }
     }
 
-    /// Returns how far from the present the slots may end, if they are slots.
+    /// Returns the longest span from the present to the end of its slots, if it has any.
     pub(crate) fn longest(&self) -> Option<u64> {
         match self.counter {
-            Counter::Slots { longest, .. } => Some(longest),
+            RecordedCounter::Slots { longest, .. } => Some(longest),
             _ => None,
         }
     }
 
     fn write(&self, last: &[u8], out: &mut Vec<u8>) {
         match self.counter {
-            Counter::Bucket {
+            RecordedCounter::Bucket {
                 shape,
                 horizon,
                 max_wait_ms,
@@ -191,7 +193,7 @@ impl RecordedCharge {
                 put(out, refill, 4);
                 put(out, period, 7);
             }
-            Counter::Window {
+            RecordedCounter::Window {
                 tag,
                 window_ms,
                 capacity,
@@ -200,13 +202,13 @@ impl RecordedCharge {
                 put(out, window_ms, 5);
                 put(out, capacity, 4);
             }
-            Counter::Calendar { calendar, capacity } => {
+            RecordedCounter::Calendar { calendar, capacity } => {
                 out.push(CALENDAR_TAG);
                 put_text(out, calendar.unit().name().as_bytes());
                 put_text(out, calendar.time_zone().name().as_bytes());
                 put(out, capacity, 4);
             }
-            Counter::Slots { longest, taken } => {
+            RecordedCounter::Slots { longest, taken } => {
                 out.push(SLOTS_TAG);
                 put(out, longest, 5);
                 put(out, taken, 4);
@@ -220,14 +222,14 @@ impl RecordedCharge {
             }
             None => put_length(out, 0),
         }
-        let common = self.key.iter().zip(last);
-        let common = common.take_while(|(byte, other)| byte == other).count();
+        let both = self.key.iter().zip(last);
+        let common = both.take_while(|(byte, other)| byte == other).count();
         put_length(out, common);
         put_text(out, &self.key[common..]);
     }
 }
 
-impl Counter {
+impl RecordedCounter {
     fn of(limit: &Limit, taken: u64) -> Self {
         let capacity = limit.capacity();
         match (limit.algorithm(), limit.windows()) {
@@ -255,7 +257,7 @@ impl Counter {
         }
     }
 
-    /// Returns the units of the quota; 0 for slots, which are not charged on top.
+    /// Returns the units of the quota; 0 for slots, which a settlement never adds to.
     pub(super) fn capacity(&self) -> u64 {
         match *self {
             Self::Bucket { capacity, .. }
@@ -266,10 +268,10 @@ impl Counter {
     }
 }
 
-/// Reads charges; every method returns `None` if the bytes are not what it expects.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+/// Reads a record. Every method returns `None` if the bytes are malformed.
+pub(super) struct RecordReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     fn charges(&mut self) -> Option<Vec<RecordedCharge>> {
         let count = self.length()?;
         let mut charges: Vec<RecordedCharge> = Vec::new();
@@ -294,9 +296,9 @@ impl<'a> Reader<'a> {
         Some(charges)
     }
 
-    fn counter(&mut self) -> Option<Counter> {
+    fn counter(&mut self) -> Option<RecordedCounter> {
         Some(match self.byte()? {
-            tag @ (BUCKET_TAG | SHAPING_TAG) => Counter::Bucket {
+            tag @ (BUCKET_TAG | SHAPING_TAG) => RecordedCounter::Bucket {
                 shape: tag == SHAPING_TAG,
                 horizon: Horizon::from_exponent(self.byte()?)?.exponent(),
                 max_wait_ms: self.span(5)?,
@@ -304,7 +306,7 @@ impl<'a> Reader<'a> {
                 refill: self.units()?,
                 period: self.span(7).filter(|period| *period > 0)?,
             },
-            tag @ 243..=245 => Counter::Window {
+            tag @ 243..=245 => RecordedCounter::Window {
                 tag,
                 window_ms: self.span(5).filter(|window| *window > 0)?,
                 capacity: self.units()?,
@@ -314,12 +316,12 @@ impl<'a> Reader<'a> {
                 let mut units = CalendarUnit::NAMES.iter();
                 let (_, unit) = units.find(|(name, _)| name.as_bytes() == unit)?;
                 let zone = str::from_utf8(self.text()?).ok()?.parse().ok()?;
-                Counter::Calendar {
+                RecordedCounter::Calendar {
                     calendar: Calendar::new(*unit).in_time_zone(zone),
                     capacity: self.units()?,
                 }
             }
-            SLOTS_TAG => Counter::Slots {
+            SLOTS_TAG => RecordedCounter::Slots {
                 longest: self.number(5)?,
                 taken: self.number(4)?,
             },

@@ -1,15 +1,24 @@
 //! Parses the script's reply to one call.
 //!
-//! A reply is a version byte and the time; then, for each request, one entry per
-//! check and a semicolon. An entry begins with a letter, in lower case if the script
-//! let the check pass: `n` nothing was stored, `i` the digits of a bucket, `b` a
-//! bucket, `o` a bucket with an overhang, `c` counts, `l` the summary of a log, `h` that
-//! of slots. `p` after the entries: the request has a permit to wait; `P`: it has to wait
-//! but found no permit, so it was decided without one. Instead of the entries, `E`: a key
-//! holds a foreign value; `T`: the calendar windows of the request do not contain the
-//! time, so it was not decided. A settlement or a renewal has one of these letters: `G`
-//! there is no such hold; `R` it is renewed; `S` it is settled, with what was charged on
-//! top of each charge. A lease request has the state after it, and `a` with the grant.
+//! A reply is a version byte and the time; then, for each request, one entry per check and a
+//! semicolon. An entry begins with a letter, in lower case if the check passed:
+//!
+//! | letter | state |
+//! |---|---|
+//! | `n` | none |
+//! | `i` | the digits of a bucket |
+//! | `b` | a bucket |
+//! | `o` | a bucket with an overhang |
+//! | `c` | counts |
+//! | `l` | the summary of a log |
+//! | `h` | the summary of slots |
+//!
+//! After the entries, `p` means that the request has a permit to wait; `P`, that it has to wait
+//! but no permit was free, so it was decided without one. Instead of entries, `E` means that a
+//! key has a foreign value; `T`, that the calendar windows of the request do not contain the
+//! time, so it was not decided. The answer to a settlement or a renewal is `G` (there is no such
+//! hold), `R` (renewed), or `S` (settled) with what was charged in addition to each charge. The
+//! answer to a lease request is the state after it, and `a` with the grant.
 
 use fluxgate_core::algorithm::{Bucket, Counts, Grant, LogSummary, Overhang};
 use fluxgate_core::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
@@ -17,29 +26,30 @@ use fluxgate_core::store::Micros;
 use fluxgate_core::{StoreError, Timestamp};
 
 use super::answer::{Answer, Entry, HoldOutcome};
-use super::slots::SlotsSummary;
-use super::state::{BUCKET_TAG, Stored};
+use super::slots::SlotSummary;
+use super::state::{BUCKET_TAG, StoredState};
 use crate::error::bad_response;
 use crate::reason;
 
 const VERSION: u8 = 2;
-/// Stands for a charge that was not made.
+/// Marks a charge that was not made.
 const NOT_CHARGED: u32 = u32::MAX;
 const WINDOWS: std::ops::RangeInclusive<u8> = 243..=244;
 
-/// Returns one answer for each of `count` requests, or an error for a request
-/// whose keys hold foreign values.
+/// Returns one answer for each of `count` requests, or an error for a request whose keys have
+/// foreign values.
 pub(crate) fn parse_reply(
     bytes: &[u8],
     count: usize,
 ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
-    let mut reader = Reader(bytes);
+    let mut reader = ReplyReader(bytes);
     if reader.byte()? != VERSION {
         return Err(bad_response("the reply has an unknown version"));
     }
-    let now = u64::try_from(reader.whole()?).ok();
-    let now = now.and_then(Timestamp::from_micros);
-    let now = now.ok_or_else(|| bad_response("the reply has no valid time"))?;
+    let now = u64::try_from(reader.whole()?)
+        .ok()
+        .and_then(Timestamp::from_micros)
+        .ok_or_else(|| bad_response("the reply has no valid time"))?;
     let answers = (0..count).map(|_| reader.answer(now)).collect();
     match reader.0 {
         [] => answers,
@@ -47,9 +57,9 @@ pub(crate) fn parse_reply(
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct ReplyReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl ReplyReader<'_> {
     fn answer(&mut self, now: Timestamp) -> Result<Result<Answer, StoreError>, StoreError> {
         let mut answer = Answer::new(now);
         loop {
@@ -61,7 +71,7 @@ impl Reader<'_> {
                     return Ok(Err(foreign_value()));
                 }
                 b't' if letter == b'T' && answer.is_empty() => {
-                    answer.set_misdated();
+                    answer.set_outside_window();
                     self.end()?;
                     return Ok(Ok(answer));
                 }
@@ -84,7 +94,7 @@ impl Reader<'_> {
                     self.end()?;
                     return Ok(Ok(answer));
                 }
-                b'n' => Stored::Nothing,
+                b'n' => StoredState::Nothing,
                 b'i' => self.digits()?,
                 b'b' => self.bucket(false)?,
                 b'o' => self.bucket(true)?,
@@ -110,7 +120,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads what was charged on top of each charge of a hold.
+    /// Reads what was charged in addition to each charge of a hold.
     fn settled(&mut self) -> Result<Vec<Option<u32>>, StoreError> {
         let count = u16::from_le_bytes(self.take()?);
         let charged = (0..count).map(|_| {
@@ -135,21 +145,21 @@ impl Reader<'_> {
         }
     }
 
-    fn slots(&mut self) -> Result<Stored, StoreError> {
-        let slots = SlotsSummary {
+    fn slots(&mut self) -> Result<StoredState, StoreError> {
+        let slots = SlotSummary {
             held: self.number::<5>()?,
             last: self.number::<7>()?,
             enough: self.number::<7>()?,
         };
         if slots.held <= MAX_UNITS && slots.last <= Timestamp::MAX.micros() {
-            Ok(Stored::Slots(slots))
+            Ok(StoredState::Slots(slots))
         } else {
             Err(bad_response("the reply has impossible slots"))
         }
     }
 
     /// Reads an instant of 16 digits and a horizon of two.
-    fn digits(&mut self) -> Result<Stored, StoreError> {
+    fn digits(&mut self) -> Result<StoredState, StoreError> {
         let digits: [u8; 18] = self.take()?;
         if !digits.iter().all(u8::is_ascii_digit) {
             return Err(bad_response("the reply has a bucket that is not in digits"));
@@ -159,7 +169,7 @@ impl Reader<'_> {
             digits.fold(0, |number, digit| 10 * number + u64::from(digit - b'0'))
         };
         let (instant, horizon) = digits.split_at(16);
-        Ok(Stored::Bucket(Bucket {
+        Ok(StoredState::Bucket(Bucket {
             full_at: FracMicros {
                 whole: number(instant),
                 part: 0,
@@ -170,7 +180,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn bucket(&mut self, has_overhang: bool) -> Result<Stored, StoreError> {
+    fn bucket(&mut self, has_overhang: bool) -> Result<StoredState, StoreError> {
         let tag = self.byte()?;
         let horizon = horizon_of(self.byte()?)?;
         let full_at = FracMicros {
@@ -187,7 +197,7 @@ impl Reader<'_> {
             Some(overhang)
                 if tag == BUCKET_TAG && full_at.part < refill && u64::from(refill) <= MAX_UNITS =>
             {
-                Ok(Stored::Bucket(Bucket {
+                Ok(StoredState::Bucket(Bucket {
                     full_at,
                     refill,
                     horizon,
@@ -198,7 +208,7 @@ impl Reader<'_> {
         }
     }
 
-    fn counts(&mut self) -> Result<Stored, StoreError> {
+    fn counts(&mut self) -> Result<StoredState, StoreError> {
         let tag = self.byte()?;
         let counts = Counts {
             start: self.number::<7>()?,
@@ -208,23 +218,23 @@ impl Reader<'_> {
         // A settlement may charge as much again as a limit allows.
         let fits = |number: u32| u64::from(number) <= 2 * MAX_UNITS;
         if WINDOWS.contains(&tag) && fits(counts.previous) && fits(counts.current) {
-            Ok(Stored::Counts(tag, counts))
+            Ok(StoredState::Counts(tag, counts))
         } else {
             Err(bad_response("the reply has impossible counts"))
         }
     }
 
-    fn log(&mut self) -> Result<Stored, StoreError> {
+    fn log(&mut self) -> Result<StoredState, StoreError> {
         let newest = self.whole()?;
         let counted = u64::try_from(self.whole()?).unwrap_or(u64::MAX);
         let leaves = self.whole()?;
         if counted > 2 * MAX_LOG_UNITS {
             return Err(bad_response("the reply has a log with too many units"));
         }
-        Ok(Stored::Log(LogSummary {
+        Ok(StoredState::Log(LogSummary {
             newest: Some(newest),
             counted,
-            // Whether it has a meaning depends on the check.
+            // The check determines whether it has a meaning.
             leaves: Some(leaves),
         }))
     }

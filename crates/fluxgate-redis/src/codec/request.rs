@@ -1,4 +1,4 @@
-//! The parts that a request to the script is made of.
+//! Encodes a request to the script: its keys, checks and trailers.
 
 use std::ops::Range;
 
@@ -12,32 +12,31 @@ use crate::keys::KeyNaming;
 
 /// The bytes of a check; `wire.lua` has the format.
 const CHECK_SIZE: usize = 44;
-/// The bytes that an undo or a cancellation has after each check.
+/// The bytes after each check of an undo or a cancellation.
 const MARK_SIZE: usize = 26;
-/// The bytes of a wanted permit.
+/// The bytes of a permit request.
 pub(super) const PERMIT_SIZE: usize = 24;
-/// Where a check has the number of its key.
+/// The number of the key in a check.
 const KEY_AT: Range<usize> = 7..11;
-/// Where a check has how many follow it.
+/// The number of checks that follow, in a check.
 const LEFT_AT: Range<usize> = 3..7;
-/// Where a check has what ends with it.
-const ENDS_AT: usize = 2;
-/// Where the check of a calendar has the length of the window in ms, its start, and the
-/// end of the next one.
+/// The [`GroupEnd`] in a check.
+const GROUP_END_AT: usize = 2;
+/// The length of the calendar window in ms, its start, and the end of the next one, in a check.
 const WINDOW_AT: Range<usize> = 13..18;
 const START_AT: Range<usize> = 30..37;
 const NEXT_END_AT: Range<usize> = 37..44;
-/// Where a mark has the number of the key for a note.
+/// The number of the key for an undo note, in a mark.
 const NOTE_AT: Range<usize> = CHECK_SIZE + 18..CHECK_SIZE + 22;
 
-/// Where the check of slots has its place among the checks of its request.
+/// The index of a check of slots in its request, in a check.
 const NUMBER_AT: Range<usize> = 26..30;
 /// Added to the operation of a request with a hold.
 const WITH_HOLD: u8 = 8;
-/// Added to the operation of a request with checks that are charged in any case.
+/// Added to the operation of a request with checks that are charged always.
 const WITH_ALWAYS: u8 = 32;
 
-/// What to do with the checks of a request.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Take = 1,
@@ -45,10 +44,9 @@ pub(super) enum Op {
     Refund = 3,
     Undo = 4,
     Cancel = 5,
-    /// Like `Take`, but a request that has to wait takes one of a bounded number
-    /// of permits.
+    /// Like `Take`, but a request that has to wait takes one of a bounded number of permits.
     TakePermit = 6,
-    /// The first check has the key of a hold's record, and the others its charges.
+    /// The first check has the key of a hold's record; the others are its charges.
     Settle = 16,
     Renew = 17,
     /// Requests a lease.
@@ -56,31 +54,31 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// Returns whether each check is followed by a mark: where its charge went.
+    /// Returns whether a mark follows each check: where its charge went.
     fn has_marks(self) -> bool {
         matches!(self, Self::Undo | Self::Cancel)
     }
 }
 
-/// Room for the name of most keys, so that it is written without growing.
+/// Room for the name of most keys, so that the vector need not grow.
 pub(super) const USUAL_NAME: usize = 96;
 
-/// One decision, refund, undo or cancellation, ready to be sent.
+/// An encoded request to the script.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     op: Op,
-    /// How many checks are still to be added.
+    /// The number of checks that are not added yet.
     left: usize,
     /// The names of its keys, one after the other.
     names: Vec<u8>,
     keys: SmallVec<[Key; 4]>,
     /// The checks, with the keys numbered from 0.
     pub(super) checks: Vec<u8>,
-    /// What follows the checks: a permit that is wanted, then a hold, each of which begins
-    /// with the number of its key, and then what is charged in any case; or the lease that is
-    /// asked for, which begins with a key, too.
+    /// What follows the checks: a permit request and a hold, each of which begins with the
+    /// number of its key, and what is charged always; or a lease request, which begins with a
+    /// key, too.
     pub(super) trailers: Vec<u8>,
-    /// The calendars that checks follow, and where those begin.
+    /// The calendars of checks, each with the offset of its check.
     pub(super) calendars: SmallVec<[(usize, Calendar); 1]>,
     pub(super) has_hold: bool,
     /// Whether some checks are charged even if the request is denied.
@@ -90,6 +88,7 @@ pub(crate) struct Request {
     pub(super) lease_requests: Vec<Request>,
 }
 
+/// A key: where its name ends, and what it holds.
 #[derive(Clone, Debug)]
 struct Key {
     end: usize,
@@ -104,6 +103,34 @@ pub(super) enum KeyKind {
     Log,
     /// Permits, or the record of a hold.
     Other,
+}
+
+/// One check of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CheckSpec<'l> {
+    pub(super) limit: &'l Limit,
+    pub(super) cost: u64,
+    /// The number of its key.
+    pub(super) key: usize,
+    /// Whether a request that would have to wait is denied.
+    pub(super) at_once: bool,
+    /// Whether it is the last check of its counter in its group, which is charged for all.
+    pub(super) is_last: bool,
+    pub(super) group_end: GroupEnd,
+}
+
+impl<'l> CheckSpec<'l> {
+    /// Returns a check of a counter by itself.
+    pub(super) fn alone(limit: &'l Limit, cost: u64, key: usize) -> Self {
+        Self {
+            limit,
+            cost,
+            key,
+            at_once: false,
+            is_last: true,
+            group_end: GroupEnd::None,
+        }
+    }
 }
 
 impl Request {
@@ -136,7 +163,7 @@ impl Request {
         self.keys().next().map(|(name, _)| name)
     }
 
-    /// Returns whether its checks are whole, are those of its operation and have known keys.
+    /// Returns whether its checks are complete, of its operation, and have known keys.
     pub(super) fn has_whole_checks(&self) -> bool {
         let checks = self.checks.chunks(self.check_size());
         let count = checks.len();
@@ -145,11 +172,11 @@ impl Request {
                 let bytes = check[range.clone()].try_into().unwrap_or([0xff; 4]);
                 u32::from_le_bytes(bytes) as usize
             };
-            let mut keys_at = self.keys_at().iter();
+            let mut ranges = self.key_ranges().iter();
             check.len() == self.check_size()
                 && check[0] == self.op as u8
                 && number(&LEFT_AT) == count - 1 - at
-                && keys_at.all(|range| number(range) < self.keys.len())
+                && ranges.all(|range| number(range) < self.keys.len())
         })
     }
 
@@ -158,8 +185,8 @@ impl Request {
         CHECK_SIZE + if self.op.has_marks() { MARK_SIZE } else { 0 }
     }
 
-    /// Returns where each of its checks has numbers of keys.
-    pub(super) fn keys_at(&self) -> &'static [Range<usize>] {
+    /// Returns the positions of key numbers in each of its checks.
+    pub(super) fn key_ranges(&self) -> &'static [Range<usize>] {
         if self.op.has_marks() {
             &[KEY_AT, NOTE_AT]
         } else {
@@ -167,8 +194,8 @@ impl Request {
         }
     }
 
-    /// Returns where the trailers have the numbers of keys.
-    pub(super) fn trailers_at(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+    /// Returns the positions of key numbers in the trailers.
+    pub(super) fn trailer_key_ranges(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let has_permit = matches!(self.op, Op::TakePermit | Op::Lease);
         let hold_at = if has_permit { PERMIT_SIZE } else { 0 };
         let permit = has_permit.then_some(0);
@@ -192,13 +219,13 @@ impl Request {
         }
     }
 
-    /// Returns whether it has slots or a hold, settles or renews one, or charges in any case
-    /// as a settlement does.
+    /// Returns whether it needs the functions of holds: for slots, for a hold, or to charge
+    /// always, which is done as in a settlement.
     pub(super) fn has_holds(&self) -> bool {
         self.has_hold || self.has_slots || self.has_always
     }
 
-    /// Returns the number of a band's key, which is added if it is new.
+    /// Adds a band's key, if it is new. Returns its number.
     pub(super) fn add_band(&mut self, head: &[u8], band: &Band) -> usize {
         let kind = match band.limit().algorithm() {
             Algorithm::SlidingLog | Algorithm::Concurrency => KeyKind::Log,
@@ -210,6 +237,7 @@ impl Request {
         })
     }
 
+    /// Adds a key, if it is new. Returns its number.
     pub(super) fn add_key(&mut self, kind: KeyKind, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let start = self.names.len();
         write(&mut self.names);
@@ -228,43 +256,41 @@ impl Request {
     }
 
     /// Adds a check.
-    pub(super) fn push(
-        &mut self,
-        limit: &Limit,
-        cost: u64,
-        at_once: bool,
-        key: usize,
-        is_last: bool,
-        ends: Ends,
-    ) {
+    pub(super) fn push(&mut self, check: CheckSpec<'_>) {
+        let CheckSpec {
+            limit,
+            cost,
+            at_once,
+            ..
+        } = check;
         let op = self.op;
         let start = self.checks.len();
-        self.push_head(is_last, key, tag_of(limit));
-        // The head has no group.
-        self.checks[start + ENDS_AT] = ends as u8;
+        self.push_head(check.is_last, check.key, tag_of(limit));
+        self.checks[start + GROUP_END_AT] = check.group_end as u8;
         let capacity = limit.capacity();
         if limit.algorithm().is_bucket() {
             let rate = limit.rate();
-            let time = rate.time_of(cost);
-            let far = if !at_once {
-                rate.furthest()
-            } else if rate.shape() {
-                // The queue must be empty.
-                time
-            } else {
-                rate.fill()
-            };
+            let exact = rate.time_of(cost);
             let time = match op {
                 // Beyond any horizon, more makes no difference.
-                Op::Refund => time.min(ANY_DEBT),
+                Op::Refund => exact.min(ANY_DEBT),
                 // More than the capacity never passes, however long it may wait.
                 _ if cost > capacity => FracMicros {
                     whole: rate.furthest().whole + 1,
                     part: 0,
                 },
-                _ => time,
+                _ => exact,
             };
-            let far = if cost > capacity { rate.fill() } else { far };
+            let far = if cost > capacity {
+                rate.fill()
+            } else if !at_once {
+                rate.furthest()
+            } else if rate.shape() {
+                // The queue must be empty.
+                exact
+            } else {
+                rate.fill()
+            };
             let numbers = [
                 rate.refill(),
                 time.part.into(),
@@ -296,7 +322,7 @@ impl Request {
         }
     }
 
-    /// Adds the start of a check.
+    /// Adds the start of a check that ends no group.
     pub(super) fn push_head(&mut self, flag: bool, key: usize, tag: u8) {
         self.left -= 1;
         self.has_slots |= tag == SLOTS_TAG;
@@ -319,7 +345,7 @@ impl Request {
         }
     }
 
-    /// Numbers the check that was added last, if it is one of slots.
+    /// Sets the number of the check that was added last, if it is one of slots.
     pub(super) fn number_slots(&mut self, limit: &Limit, number: usize) {
         if limit.algorithm() == Algorithm::Concurrency {
             let check = self.checks.len() - CHECK_SIZE;
@@ -328,13 +354,13 @@ impl Request {
         }
     }
 
-    /// Returns whether checks follow a calendar, so that the request depends on the time.
-    pub(crate) fn is_dated(&self) -> bool {
+    /// Returns whether it has calendar windows, so that it depends on the time.
+    pub(crate) fn has_calendars(&self) -> bool {
         !self.calendars.is_empty()
     }
 
     /// Sets the calendar windows to those that contain an instant.
-    pub(crate) fn set_time(&mut self, at: Timestamp) {
+    pub(crate) fn set_windows(&mut self, at: Timestamp) {
         for (check, calendar) in &self.calendars {
             let window = calendar.window_at(at);
             let next = calendar.window_at(Timestamp::saturating_from_micros(window.end));
@@ -348,7 +374,7 @@ impl Request {
             set(NEXT_END_AT, next.end);
         }
         for request in &mut self.lease_requests {
-            request.set_time(at);
+            request.set_windows(at);
         }
     }
 
@@ -364,10 +390,10 @@ const ANY_DEBT: FracMicros = FracMicros {
     part: 0,
 };
 
-/// What ends with a check.
+/// The group that ends with a check, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
-    Nothing = 0,
+pub(super) enum GroupEnd {
+    None = 0,
     Shadow = 1,
     Enforced = 2,
 }

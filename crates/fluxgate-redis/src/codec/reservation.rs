@@ -1,8 +1,8 @@
-//! Records of reservations: the requests that cancel them.
+//! Records of reservations: the requests that cancel each of them.
 
 use fluxgate_core::{Calendar, CalendarUnit, StoreError, Timestamp};
 
-use super::record::{Reader, foreign_record, put_length, put_text};
+use super::record::{RecordReader, foreign_record, put_length, put_text};
 use super::request::{KeyKind, Op, Request, put};
 
 /// The version of records.
@@ -11,11 +11,11 @@ const VERSION: u8 = 1;
 /// The record of a reservation.
 #[derive(Clone, Debug)]
 pub(crate) struct ReservationRecord {
-    /// When the request goes on.
+    /// When the request proceeds.
     pub(crate) until: Timestamp,
-    /// Whether the request is held.
+    /// Whether the request has a hold.
     pub(crate) is_held: bool,
-    /// What cancels it, for each rule.
+    /// The requests that cancel it, one for each rule.
     pub(crate) requests: Vec<Request>,
 }
 
@@ -43,26 +43,25 @@ impl ReservationRecord {
 
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, StoreError> {
         let read = || {
-            let mut reader = Reader(bytes);
+            let mut reader = RecordReader(bytes);
             if reader.byte()? != VERSION {
                 return None;
             }
             let is_held = reader.byte()? == 1;
             let until = Timestamp::from_micros(reader.number(8)?)?;
             let count = reader.length()?;
-            let requests = (0..count).map(|_| read_request(&mut reader));
-            let requests = requests.collect::<Option<Vec<_>>>()?;
+            let requests: Option<Vec<_>> = (0..count).map(|_| read_request(&mut reader)).collect();
             reader.0.is_empty().then_some(Self {
                 until,
                 is_held,
-                requests,
+                requests: requests?,
             })
         };
         read().ok_or_else(foreign_record)
     }
 }
 
-fn read_request(reader: &mut Reader<'_>) -> Option<Request> {
+fn read_request(reader: &mut RecordReader<'_>) -> Option<Request> {
     let mut request = Request::new(Op::Cancel, 0);
     for number in 0..reader.length()? {
         let kind = match reader.byte()? {
@@ -159,7 +158,7 @@ mod tests {
             bytes[at] = byte;
             if let Ok(mut record) = ReservationRecord::read(&bytes) {
                 for request in &mut record.requests {
-                    request.set_time(Timestamp::MAX);
+                    request.set_windows(Timestamp::MAX);
                     let _ = crate::codec::Call::new(&[&*request], None);
                 }
             }

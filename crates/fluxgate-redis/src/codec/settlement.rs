@@ -1,26 +1,36 @@
-//! Encodes settlements and renewals of holds, and sums up what was settled.
+//! Encodes settlements and renewals of holds, and adds up what was settled.
 
 use fluxgate_core::store::{HoldId, Micros, Settled, Settlement};
 
-use super::record::{Counter, RecordedCharge};
+use super::record::{RecordedCharge, RecordedCounter};
 use super::request::{KeyKind, Op, Request, put};
 use super::state::{BUCKET_TAG, CALENDAR_TAG, SLOTS_TAG, bucket_tag};
 
-/// The time to live of a renewal has six bytes, and five if slots are elsewhere.
+/// The span of a renewal has six bytes, and the life of a record five.
 const MAX_SPAN: u64 = (1 << 48) - 1;
 const MAX_LIFE: u64 = (1 << 40) - 1;
-/// Where the first check has whether the hold ends even if it has expired.
+/// Whether the hold ends even if it has expired, in the first check.
 const FLAG_AT: usize = 1;
 
-/// How a charge changes.
-struct Change {
+/// How a settlement changes a charge.
+struct Adjustment {
     cost: u64,
-    /// The units to give back, or to charge on top.
+    /// The units to return or, if it owes, to charge in addition.
     units: u64,
     owes: bool,
 }
 
-impl Change {
+/// The first check of a settlement or a renewal.
+struct HoldCheck<'r> {
+    /// The key of the record.
+    record: &'r [u8],
+    id: HoldId,
+    span: Micros,
+    life: Micros,
+    longest_wait: Micros,
+}
+
+impl Adjustment {
     fn of(charge: &RecordedCharge, settlement: &Settlement<'_>) -> Self {
         let cost = settlement.cost_of(charge.units, charge.attribute.as_deref());
         Self {
@@ -32,7 +42,7 @@ impl Change {
 }
 
 impl Request {
-    /// Settles what has its record at this key.
+    /// Settles the hold, or the part of one, whose record is at this key.
     pub(crate) fn settle(
         record: &[u8],
         id: HoldId,
@@ -40,7 +50,13 @@ impl Request {
         settlement: &Settlement<'_>,
     ) -> Self {
         let mut request = Self::new(Op::Settle, charges.len() + 1);
-        let record = request.push_hold_check(record, id, Micros::ZERO, Micros::ZERO, Micros::ZERO);
+        let record = request.push_hold_check(HoldCheck {
+            record,
+            id,
+            span: Micros::ZERO,
+            life: Micros::ZERO,
+            longest_wait: Micros::ZERO,
+        });
         request.checks[FLAG_AT] = u8::from(*settlement == Settlement::Cancelled);
         for (at, charge) in charges.iter().enumerate() {
             request.push_charge(record, at, charge, settlement);
@@ -48,8 +64,8 @@ impl Request {
         request
     }
 
-    /// Lets a hold live for `span` from now on. If other slots of the hold are elsewhere,
-    /// its record lives for `life`.
+    /// Extends a hold to `span` from now. If the hold has other parts, extends its record to
+    /// `life`.
     pub(crate) fn renew(
         record: &[u8],
         id: HoldId,
@@ -57,40 +73,40 @@ impl Request {
         span: Micros,
         life: Micros,
     ) -> Self {
-        let slots = charges.iter().enumerate();
-        let slots = slots.filter(|(_, charge)| charge.has_slots());
+        let slots = charges
+            .iter()
+            .enumerate()
+            .filter(|(_, charge)| charge.has_slots());
         let mut request = Self::new(Op::Renew, slots.clone().count() + 1);
         let waits = charges.iter().map(RecordedCharge::longest_wait);
-        let longest_wait = waits.max().unwrap_or_default();
-        let record = request.push_hold_check(record, id, span, life, longest_wait);
+        let record = request.push_hold_check(HoldCheck {
+            record,
+            id,
+            span,
+            life,
+            longest_wait: waits.max().unwrap_or_default(),
+        });
         for (at, charge) in slots {
             request.push_charge(record, at, charge, &Settlement::AsReserved);
         }
         request
     }
 
-    /// Adds the check that a settlement or a renewal begins with. Returns the number of
-    /// the record's key.
-    fn push_hold_check(
-        &mut self,
-        record: &[u8],
-        id: HoldId,
-        span: Micros,
-        life: Micros,
-        longest_wait: Micros,
-    ) -> usize {
-        let key = self.add_key(KeyKind::Other, |names| names.extend_from_slice(record));
+    /// Adds the first check of a settlement or a renewal. Returns the number of the record's
+    /// key.
+    fn push_hold_check(&mut self, check: HoldCheck<'_>) -> usize {
+        let key = self.add_key(KeyKind::Other, |names| {
+            names.extend_from_slice(check.record);
+        });
         self.push_head(false, key, SLOTS_TAG);
-        self.checks.push(0);
-        put(&mut self.checks, life.get().min(MAX_LIFE), 5);
+        let out = &mut self.checks;
+        out.push(0);
+        put(out, check.life.get().min(MAX_LIFE), 5);
         // In seconds: 32 bits hold more than a century.
-        put(
-            &mut self.checks,
-            longest_wait.get().div_ceil(1_000_000).min(u32::MAX.into()),
-            4,
-        );
-        self.checks.extend_from_slice(&id.bits().to_le_bytes());
-        put(&mut self.checks, span.get().min(MAX_SPAN), 6);
+        let wait = check.longest_wait.get().div_ceil(1_000_000);
+        put(out, wait.min(u32::MAX.into()), 4);
+        out.extend_from_slice(&check.id.bits().to_le_bytes());
+        put(out, check.span.get().min(MAX_SPAN), 6);
         key
     }
 
@@ -101,26 +117,28 @@ impl Request {
         charge: &RecordedCharge,
         settlement: &Settlement<'_>,
     ) {
-        let Change { units, owes, .. } = Change::of(charge, settlement);
+        let Adjustment { units, owes, .. } = Adjustment::of(charge, settlement);
         let has_change = match charge.counter {
-            Counter::Slots { taken, .. } => taken > 0,
+            RecordedCounter::Slots { taken, .. } => taken > 0,
             _ => charge.units > 0 && units > 0,
         };
         if !has_change {
-            // One that changes nothing, so that the others keep their places.
+            // A check that changes nothing, so that the others keep their positions.
             self.push_head(false, record, BUCKET_TAG);
             return self.push_numbers(0, 0, [0; 5]);
         }
         // A band owes at most twice its capacity.
         let units = units.min(2 * charge.counter.capacity());
         let kind = match charge.counter {
-            Counter::Window { tag: 245, .. } | Counter::Slots { .. } => KeyKind::Log,
+            RecordedCounter::Window { tag: 245, .. } | RecordedCounter::Slots { .. } => {
+                KeyKind::Log
+            }
             _ => KeyKind::Cell,
         };
         let start = self.checks.len();
         let key = self.add_key(kind, |names| names.extend_from_slice(&charge.key));
         match charge.counter {
-            Counter::Bucket {
+            RecordedCounter::Bucket {
                 shape,
                 horizon,
                 max_wait_ms,
@@ -131,7 +149,7 @@ impl Request {
                 self.push_head(owes, key, bucket_tag(shape));
                 self.push_numbers(horizon, max_wait_ms, [refill, units, capacity, period, 0]);
             }
-            Counter::Window {
+            RecordedCounter::Window {
                 tag,
                 window_ms,
                 capacity,
@@ -139,12 +157,12 @@ impl Request {
                 self.push_head(owes, key, tag);
                 self.push_numbers(0, window_ms, [capacity, units, 0, 0, 0]);
             }
-            Counter::Calendar { calendar, capacity } => {
+            RecordedCounter::Calendar { calendar, capacity } => {
                 self.push_head(owes, key, CALENDAR_TAG);
                 self.push_numbers(0, 0, [capacity, units, 0, 0, 0]);
                 self.calendars.push((start, calendar));
             }
-            Counter::Slots { longest, taken } => {
+            RecordedCounter::Slots { longest, taken } => {
                 self.push_head(false, key, SLOTS_TAG);
                 self.push_numbers(0, 0, [0, taken, at as u64, longest, 0]);
             }
@@ -152,17 +170,18 @@ impl Request {
     }
 }
 
-/// What a settlement has charged so far, over all parts of a hold.
+/// What a settlement has charged so far, in all parts of a hold.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct SettlementTotal {
     cost: u64,
     uncharged: u64,
-    /// Whether a rate has other units now.
+    /// Whether the units of any rate have changed.
     pub(crate) has_changed: bool,
 }
 
-impl Tally {
-    /// Adds a part, by what the script charged on top: `None` where it had charged nothing.
+impl SettlementTotal {
+    /// Adds a part, by what the script charged in addition to each charge; `None` where nothing
+    /// had been charged.
     pub(crate) fn add(
         &mut self,
         charges: &[RecordedCharge],
@@ -173,7 +192,7 @@ impl Tally {
             let Some(charged) = charged.filter(|_| charge.units > 0) else {
                 continue;
             };
-            let Change { cost, units, owes } = Change::of(charge, settlement);
+            let Adjustment { cost, units, owes } = Adjustment::of(charge, settlement);
             self.cost = self.cost.max(cost);
             if charge.has_slots() {
                 continue;

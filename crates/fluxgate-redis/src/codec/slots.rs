@@ -1,4 +1,4 @@
-//! Slots, as the script reports them: what the core's algorithm would find in them.
+//! Concurrency slots, as the script reports them.
 
 use fluxgate_core::algorithm::{Mode, Verdict};
 use fluxgate_core::store::{Micros, Retry};
@@ -6,19 +6,19 @@ use fluxgate_core::{Limit, StoreError, Timestamp};
 
 use crate::error::bad_response;
 
-/// The parts of the slots of a key that an assessment needs.
+/// What an assessment needs to know of the slots of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SlotsSummary {
+pub(super) struct SlotSummary {
     /// The slots that are held.
     pub(super) held: u64,
-    /// When the last of them end; the epoch if none is held.
+    /// When the last of them ends; the epoch if none is held.
     pub(super) last: u64,
-    /// When enough have ended for the request; the epoch if it passes or never can.
+    /// When enough of them have ended for the request; the epoch if it passes or never can.
     pub(super) enough: u64,
 }
 
-impl SlotsSummary {
-    /// Returns what a request of this cost was decided by, if it is possible.
+impl SlotSummary {
+    /// Returns the summary for a request of this cost, if it is possible.
     pub(super) fn of_request(
         mut self,
         limit: &Limit,

@@ -1,9 +1,9 @@
-//! The states that keys hold, as the script reports them.
+//! The states of keys, as the script reports them.
 
 use fluxgate_core::algorithm::{Bucket, Cell, Counts, LogSummary, Overhang};
 use fluxgate_core::{Algorithm, Limit, StoreError, Timestamp};
 
-use super::slots::SlotsSummary;
+use super::slots::SlotSummary;
 use crate::error::bad_response;
 
 /// The tag of a bucket's state.
@@ -24,7 +24,7 @@ pub(super) fn tag_of(limit: &Limit) -> u8 {
     }
 }
 
-/// Returns the tag that the counts of a limit begin with.
+/// Returns the tag of a limit's state.
 fn state_tag_of(limit: &Limit) -> u8 {
     match limit.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => bucket_tag(limit.rate().shape()),
@@ -52,16 +52,16 @@ pub(super) fn window_ms(limit: &Limit) -> u64 {
 
 /// The state that the script found at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(super) enum StoredState {
     Nothing,
     Bucket(Bucket),
     /// Counts, with the tag of their algorithm.
     Counts(u8, Counts),
     Log(LogSummary),
-    Slots(SlotsSummary),
+    Slots(SlotSummary),
 }
 
-impl Stored {
+impl StoredState {
     /// Returns the overhang of a bucket.
     pub(super) fn overhang_at(&self, now: Timestamp) -> Overhang {
         match self {
@@ -85,7 +85,7 @@ impl Stored {
         }
     }
 
-    /// Returns the state of a log that a request of this cost was decided by.
+    /// Returns the state of a log, for a request of this cost.
     pub(super) fn log(
         self,
         limit: &Limit,
@@ -110,23 +110,23 @@ impl Stored {
         Ok(summary)
     }
 
-    /// Returns the slots that a request of this cost was decided by.
+    /// Returns the state of slots, for a request of this cost.
     pub(super) fn slots(
         self,
         limit: &Limit,
         now: Timestamp,
         cost: u64,
-    ) -> Result<SlotsSummary, StoreError> {
+    ) -> Result<SlotSummary, StoreError> {
         match self {
-            Self::Nothing => Ok(SlotsSummary::default()),
+            Self::Nothing => Ok(SlotSummary::default()),
             Self::Slots(summary) => summary.of_request(limit, now, cost),
             _ => Err(bad_response("the reply has the state of another limit")),
         }
     }
 }
 
-/// Returns whether a window of a limit may begin at this instant. An instance with another
-/// edition of the time zones may have begun one of a calendar anywhere.
+/// Returns whether a window of a limit may begin at this instant. A calendar window may begin
+/// anywhere, since another instance may have another edition of the time zones.
 fn begins_a_window(limit: &Limit, start: u64) -> bool {
     limit.windows().is_some() || start.is_multiple_of(limit.window().get())
 }

@@ -5,14 +5,14 @@ use fluxgate_core::store::{Check, Subject};
 use super::request::{KeyKind, Request, USUAL_NAME};
 use crate::keys::KeyNaming;
 
-/// Adds the keys of checks to a request; encodes a subject once for all its bands.
-pub(super) struct SubjectKeys<'c> {
+/// Writes the keys of checks. Encodes a subject once for all its bands.
+pub(super) struct SubjectKeyWriter<'c> {
     naming: &'c KeyNaming,
     subject: Option<Subject<'c>>,
     head: Vec<u8>,
 }
 
-impl<'c> SubjectKeys<'c> {
+impl<'c> SubjectKeyWriter<'c> {
     pub(super) fn new(naming: &'c KeyNaming) -> Self {
         Self {
             naming,
@@ -21,6 +21,7 @@ impl<'c> SubjectKeys<'c> {
         }
     }
 
+    /// Adds the key of a check to a request. Returns its number.
     pub(super) fn key_of(&mut self, request: &mut Request, check: &Check<'c>) -> usize {
         self.set_subject(check.subject);
         request.add_band(&self.head, check.band)
@@ -42,11 +43,11 @@ impl<'c> SubjectKeys<'c> {
         }
     }
 
-    /// Returns the key for the note that a charge of a check was undone.
-    pub(super) fn note_of(&self, request: &mut Request, check: &Check<'_>) -> usize {
+    /// Adds the key for the note that a charge of a check was undone. Returns its number.
+    pub(super) fn undo_note_of(&self, request: &mut Request, check: &Check<'_>) -> usize {
         request.add_key(KeyKind::Cell, |names| {
             let subject = check.subject;
-            self.naming.write_note_subject(subject, names);
+            self.naming.write_undo_subject(subject, names);
             KeyNaming::write_band(check.band, names);
         })
     }

@@ -1,5 +1,5 @@
-//! Counts the units that this process has charged, so that the near cache does not
-//! report numbers from before a charge.
+//! Counts the units that this process has charged, so that the near cache does not report
+//! numbers from before a charge.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,34 +7,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fluxgate_core::store::{Check, Checks, Group};
 use smallvec::SmallVec;
 
-/// How many counts there are. Bands that share one only ask the server more often.
+/// The number of counts. Bands that share one only go to the server more often.
 const COUNTS: usize = 4096;
 
+/// Returns the enforced checks.
 pub(super) fn enforced<'c, 'r>(checks: &'c Checks<'r>) -> impl Iterator<Item = &'c Check<'r>> {
-    let list = checks.list().iter();
-    list.filter(|check| check.group == Group::ENFORCED)
+    checks
+        .list()
+        .iter()
+        .filter(|check| check.group == Group::ENFORCED)
 }
 
-/// Returns a number that identifies the counter of a check.
+/// Returns a hash of the counter of a check.
 pub(super) fn fingerprint_of(hasher: &RandomState, check: &Check<'_>) -> u64 {
     hasher.hash_one((check.subject.bytes, check.band.id()))
 }
 
 /// The units charged so far, by counter.
 #[derive(Debug)]
-pub(super) struct Charges(Box<[AtomicU64]>);
+pub(super) struct ChargeCounts(Box<[AtomicU64]>);
 
 /// The units that a request is charged, with the index of each count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Charge(SmallVec<[(usize, u64); 4]>);
 
-impl Default for Charges {
+impl Default for ChargeCounts {
     fn default() -> Self {
         Self((0..COUNTS).map(|_| AtomicU64::default()).collect())
     }
 }
 
-impl Charges {
+impl ChargeCounts {
     /// Returns the index of the count for a counter.
     pub(super) fn index_of(fingerprint: u64) -> usize {
         fingerprint as usize % COUNTS
@@ -52,13 +55,13 @@ impl Charges {
 }
 
 impl Charge {
-    /// Returns the charge of the enforced ones of these checks.
+    /// Returns the charge of the enforced checks.
     pub(super) fn of(hasher: &RandomState, checks: &Checks<'_>) -> Self {
         let indices = enforced(checks).map(|check| fingerprint_of(hasher, check));
-        Self::at(indices.map(Charges::index_of), checks)
+        Self::at(indices.map(ChargeCounts::index_of), checks)
     }
 
-    /// Returns what a request is charged, if these are the indices of its counts.
+    /// Returns the charge of a request whose counts have these indices.
     pub(super) fn at(indices: impl Iterator<Item = usize>, checks: &Checks<'_>) -> Self {
         if !checks.mode().takes() {
             return Self::default();

@@ -1,4 +1,4 @@
-//! A limiter whose rules follow those that are stored.
+//! Keeps the rules of a limiter equal to the stored rules.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use fluxgate_core::yaml::Node;
 use fluxgate_core::{Limiter, RuleSets, RuleWatch, RulesError, Store, StoreError};
 use tokio::time::{sleep, timeout};
 
-use super::{RuleChanges, RuleStore};
+use super::{RuleStore, RuleSubscription};
 
-/// How long a change takes at most if its message is lost.
+/// The longest delay of a change whose message is lost.
 const POLL: Duration = Duration::from_secs(5);
 
-/// How long to wait before a lost subscription is opened again.
+/// The wait before a lost subscription is opened again.
 const RECONNECT: Duration = Duration::from_secs(1);
 
 /// Why stored rules were not loaded. The last good ones stay active.
@@ -37,7 +37,7 @@ pub enum FollowError {
 
 impl RuleStore {
     /// Loads all stored rule sets into a limiter, and again whenever they change, until the
-    /// returned value is dropped. Later versions that cannot be loaded are reported to the
+    /// returned value is dropped. A later version that cannot be loaded is reported to the
     /// limiter's observer, and the last good one stays active.
     ///
     /// ```no_run
@@ -59,11 +59,11 @@ impl RuleStore {
         limiter.replace_rules(rules).await?;
         let (store, limiter) = (self.clone(), limiter.clone());
         let task = tokio::spawn(async move {
-            let mut changes = None;
-            // The last failure, which is reported once.
+            let mut subscription = None;
+            // The last failure, which was reported.
             let mut failed = None;
             loop {
-                store.wait_for_change(&mut changes).await;
+                store.wait_for_change(&mut subscription).await;
                 let loaded = match store.version().await {
                     Ok(now) if now == version => {
                         failed = None;
@@ -100,9 +100,9 @@ impl RuleStore {
         let stored = self.read().await?;
         let mut rules = RuleSets::default();
         for (name, set) in stored.sets {
-            let parsed = Node::parse(&set.text).map_err(|fault| RulesError(vec![fault]));
-            let read =
-                parsed.and_then(|set| RuleSets::read_set(&name, set, RuleOptions::default()));
+            let read = Node::parse(&set.text)
+                .map_err(|fault| RulesError(vec![fault]))
+                .and_then(|set| RuleSets::read_set(&name, set, RuleOptions::default()));
             match read {
                 Ok(set) => rules.extend(set),
                 Err(faults) => return Err(FollowError::Invalid { name, faults }),
@@ -112,18 +112,18 @@ impl RuleStore {
     }
 
     /// Waits for a message, or until the next poll. Subscribes if there is no subscription.
-    async fn wait_for_change(&self, changes: &mut Option<RuleChanges>) {
-        if changes.is_none() {
-            *changes = self.changes().await.ok();
-            // A change may have come before the subscription.
-            if changes.is_some() {
+    async fn wait_for_change(&self, subscription: &mut Option<RuleSubscription>) {
+        if subscription.is_none() {
+            *subscription = self.subscribe().await.ok();
+            // There may have been a change before the subscription.
+            if subscription.is_some() {
                 return;
             }
         }
-        match changes {
-            Some(subscription) => {
-                if let Ok(None) = timeout(POLL, subscription.next()).await {
-                    *changes = None;
+        match subscription {
+            Some(changes) => {
+                if let Ok(None) = timeout(POLL, changes.next()).await {
+                    *subscription = None;
                     sleep(RECONNECT).await;
                 }
             }

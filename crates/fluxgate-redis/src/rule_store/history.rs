@@ -1,17 +1,17 @@
 //! The past changes of a rule set.
 
-/// Who changes a rule set, and how.
+/// A change of a rule set, for its history.
 #[derive(Clone, Copy, Debug)]
-pub struct Author<'a> {
+pub struct RuleChange<'a> {
     /// The caller's name.
     pub who: &'a str,
     /// What is done, such as `put rule set`.
     pub what: &'a str,
 }
 
-impl<'a> Author<'a> {
-    /// Returns an author without a name, for programs that write by themselves.
-    pub const fn unnamed(what: &'a str) -> Self {
+impl<'a> RuleChange<'a> {
+    /// Returns a change that a program makes on its own, without a caller's name.
+    pub const fn by_program(what: &'a str) -> Self {
         Self { who: "", what }
     }
 }
@@ -29,11 +29,11 @@ pub struct PastChange {
     pub text: Option<String>,
 }
 
-/// Returns the line of a change: who and what, which have no tab. The script adds the time and
+/// Returns the line of a change: who and what, separated by a tab. The script adds the time and
 /// the text.
-pub(super) fn change_line(author: &Author<'_>) -> String {
+pub(super) fn change_line(change: &RuleChange<'_>) -> String {
     let clean = |text: &str| text.replace(['\t', '\n'], " ");
-    format!("{}\t{}", clean(author.who), clean(author.what))
+    format!("{}\t{}", clean(change.who), clean(change.what))
 }
 
 impl PastChange {
@@ -57,11 +57,11 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_as_it_was_written() {
-        let author = Author {
+        let written = RuleChange {
             who: "a\tnn",
             what: "put rule set",
         };
-        let entry = format!("17 {}\n{{\n}}", change_line(&author));
+        let entry = format!("17 {}\n{{\n}}", change_line(&written));
         let change = PastChange::read(&entry).unwrap();
         assert_eq!((change.at_ms, &*change.who), (17, "a nn"));
         assert_eq!(change.what, "put rule set");

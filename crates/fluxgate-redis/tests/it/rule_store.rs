@@ -68,7 +68,7 @@ async fn a_set_is_written_only_if_the_precondition_holds() {
 async fn changes_are_reported_until_the_connection_is_lost() {
     let server = RedisServer::start();
     let rules = rules_at(&server);
-    let mut changes = rules.changes().await.unwrap();
+    let mut changes = rules.subscribe().await.unwrap();
     let patience = Duration::from_secs(10);
     for text in ["one", "two"] {
         rules.put("a", text, Precondition::Any).await.unwrap();
@@ -79,7 +79,7 @@ async fn changes_are_reported_until_the_connection_is_lost() {
     assert!(nothing.is_err(), "a conflict changes nothing");
     server.kill();
     assert_eq!(timeout(patience, changes.next()).await, Ok(None));
-    assert!(rules.changes().await.is_err());
+    assert!(rules.subscribe().await.is_err());
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn the_subscription_goes_to_the_primary_of_the_sentinels() {
     let master = sentinels.master_name().to_owned();
     let store = patient(sentinels.sentinel_urls()).topology(Topology::Sentinel { master });
     let rules = store.build().unwrap().rule_store();
-    let mut changes = rules.changes().await.unwrap();
+    let mut changes = rules.subscribe().await.unwrap();
     rules.put("a", "one", Precondition::Any).await.unwrap();
     let errors = timeout(Duration::from_secs(10), changes.next()).await;
     assert_eq!(errors, Ok(Some(())));
@@ -102,7 +102,7 @@ async fn minimal_permissions_are_enough() {
     let server = RedisServer::builder().user(rights).start();
     let store = store_at(server.url_as("user", "pw"));
     let rules = store.build().unwrap().rule_store();
-    let mut changes = rules.changes().await.unwrap();
+    let mut changes = rules.subscribe().await.unwrap();
     rules.put("a", "one", Precondition::Any).await.unwrap();
     let errors = timeout(Duration::from_secs(10), changes.next()).await;
     assert_eq!(errors, Ok(Some(())));

@@ -9,7 +9,7 @@ use fluxgate_core::task::ready;
 use fluxgate_core::{
     Algorithm, Band, Limit, LocalStore, ManualClock, MemoryStore, Store, Timestamp,
 };
-use fluxgate_redis::injected_time::{ScriptStore, Undoable};
+use fluxgate_redis::injected_time::{ScriptStore, UndoableDecision};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
@@ -38,7 +38,7 @@ struct Pair<'w> {
     redis: ScriptStore<&'w Wire, ManualClock>,
     band: Band,
     /// Charges that will be undone.
-    open: Vec<(u64, Undoable)>,
+    open: Vec<(u64, UndoableDecision)>,
 }
 
 impl<'w> Pair<'w> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
 use fluxgate_core::{RuleSets, RulesError};
-use fluxgate_redis::{BackOff, RuleChanges, RuleStore, StoredRules};
+use fluxgate_redis::{BackOff, RuleStore, RuleSubscription, StoredRules};
 use tokio::sync::Notify;
 
 use super::json::parse_node;
@@ -111,7 +111,7 @@ pub(super) async fn listen(store: RuleStore, changed: Arc<Notify>) {
     let mut back_off = BackOff::up_to(LONGEST_WAIT);
     let mut last_reason = None;
     loop {
-        match store.changes().await {
+        match store.subscribe().await {
             Ok(mut changes) => {
                 // Once for changes that were missed, and then for each.
                 changed.notify_one();
@@ -134,7 +134,7 @@ pub(super) async fn listen(store: RuleStore, changed: Arc<Notify>) {
 }
 
 /// Notifies `changed` of each change until the connection is lost.
-async fn pass_on(changes: &mut RuleChanges, changed: &Notify) {
+async fn pass_on(changes: &mut RuleSubscription, changed: &Notify) {
     while changes.next().await.is_some() {
         changed.notify_one();
     }

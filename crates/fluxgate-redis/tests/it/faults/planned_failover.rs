@@ -384,7 +384,7 @@ async fn a_subscription_to_stored_rules_ends_with_the_old_primary() {
     let sentinels = Sentinels::start();
     let store = behind(&sentinels, sentinels.sentinel_urls());
     let rules = store.build().unwrap().rule_store();
-    let mut changes = rules.changes().await.unwrap();
+    let mut changes = rules.subscribe().await.unwrap();
     block_in_place(|| sentinels.fail_over());
     // The connection still works, but nothing is published there any more.
     let watch = Stopwatch::start();
@@ -393,7 +393,7 @@ async fn a_subscription_to_stored_rules_ends_with_the_old_primary() {
     assert!(watch.elapsed() < FOLLOWED, "{:?}", watch.elapsed());
     let mut changes = None;
     let again = until_async("messages of the new primary", async || {
-        changes = rules.changes().await.ok();
+        changes = rules.subscribe().await.ok();
         changes.is_some()
     });
     assert!(again.await < RECOVERY + SLACK);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use fluxgate_core::StoreError;
 use fluxgate_http::Problem;
-use fluxgate_redis::{Author, BackOff, Precondition, RuleStore, StoredSet, WriteOutcome, etag_of};
+use fluxgate_redis::{
+    BackOff, Precondition, RuleChange, RuleStore, StoredSet, WriteOutcome, etag_of,
+};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
@@ -201,12 +203,12 @@ impl Update {
             text => {
                 let rule = self.target.rule.iter().map(|rule| format!(" {rule}"));
                 let what = format!("{}{}", self.action, rule.collect::<String>());
-                let author = Author {
+                let change = RuleChange {
                     who: &self.caller.name,
                     what: &what,
                 };
                 let text = text.as_deref();
-                store.write(&self.target.set, text, expected, author).await
+                store.write(&self.target.set, text, expected, change).await
             }
         }
     }

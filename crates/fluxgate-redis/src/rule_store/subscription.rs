@@ -15,13 +15,13 @@ use crate::subscription::Subscription;
 
 /// Reports changes of stored rules. Messages may be lost, so poll as well.
 #[derive(Debug)]
-pub struct RuleChanges {
+pub struct RuleSubscription {
     subscription: Subscription,
-    /// How long the server is the primary, behind sentinels.
+    /// With sentinels, the tenure of the primary.
     tenure: Option<Tenure>,
 }
 
-impl RuleChanges {
+impl RuleSubscription {
     pub(super) async fn subscribe(node: &Arc<Node>, channel: &str) -> Result<Self, StoreError> {
         let subscribed = async {
             let (endpoint, tenure) = node.endpoint().await?;
@@ -37,13 +37,13 @@ impl RuleChanges {
         }
     }
 
-    /// Waits for the next change; `None` if the connection is lost or the
-    /// sentinels name another primary.
+    /// Waits for the next change; `None` if the connection is lost or the sentinels name another
+    /// primary.
     pub async fn next(&mut self) -> Option<()> {
         let Some(tenure) = &mut self.tenure else {
             return self.subscription.next().await;
         };
-        let mut ended = pin!(tenure.ended());
+        let mut ended = pin!(tenure.wait_for_end());
         let mut next = pin!(self.subscription.next());
         std::future::poll_fn(|cx| match ended.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(None),

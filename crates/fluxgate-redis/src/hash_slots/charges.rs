@@ -1,4 +1,4 @@
-//! Charges in some slots while other slots are still to decide.
+//! Charges in some hash slots while others have not decided yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,26 +8,25 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::parts::Part;
+use super::parts::RequestPart;
 use crate::codec::{Answer, Request};
 use crate::decider::Decider;
 
-/// How long an undo may take. The deadline of the request does not matter, for it
-/// may have passed.
+/// How long an undo may take, even after the deadline of the request.
 const UNDO_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Charges of a request that is not decided yet. Undoes them when dropped, since
-/// the caller may give up before the request is decided.
+/// Charges of a request that is not decided yet. They are undone on drop, since the caller may
+/// drop the request before it is decided.
 pub(super) struct PendingCharges<'p, 'r> {
     decider: &'p Arc<Decider>,
-    parts: Vec<(&'p Part, Checks<'r>, Answer)>,
+    parts: Vec<(&'p RequestPart, Checks<'r>, Answer)>,
 }
 
-/// How the effect of a part is undone.
-enum Undo {
-    /// Its charges, in a slot, and the record of its hold.
+/// Undoes the effects of a part.
+enum PartUndo {
+    /// Undoes the charges in a hash slot, and deletes the record of the hold.
     Charges(u16, Box<Request>),
-    /// The record of its hold alone, at this key.
+    /// Deletes only the record of the hold, at this key.
     Record(Vec<u8>),
 }
 
@@ -37,12 +36,12 @@ impl<'p, 'r> PendingCharges<'p, 'r> {
         Self { decider, parts }
     }
 
-    pub(super) fn push(&mut self, part: &'p Part, checks: Checks<'r>, answer: Answer) {
+    pub(super) fn push(&mut self, part: &'p RequestPart, checks: Checks<'r>, answer: Answer) {
         self.parts.push((part, checks, answer));
     }
 
     /// Returns the charged parts, each with the script's answer.
-    pub(super) fn parts(&self) -> impl Iterator<Item = (&'p Part, &Answer)> {
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&'p RequestPart, &Answer)> {
         self.parts.iter().map(|(part, _, answer)| (*part, answer))
     }
 
@@ -53,10 +52,10 @@ impl<'p, 'r> PendingCharges<'p, 'r> {
         }
     }
 
-    /// Undoes all charges, and waits for that until the deadline.
+    /// Undoes all charges. Waits until the deadline; after that, the undo goes on in the
+    /// background.
     pub(super) async fn undo(&mut self, deadline: Instant) {
         if let Some(task) = self.start_undo() {
-            // After the deadline it goes on in the background.
             let _ = timeout_at(deadline, task).await;
         }
     }
@@ -64,11 +63,11 @@ impl<'p, 'r> PendingCharges<'p, 'r> {
     fn start_undo(&mut self) -> Option<JoinHandle<()>> {
         let decider = self.decider;
         let undos = self.parts.drain(..).filter_map(|(part, checks, answer)| {
-            let undo = Request::undo(&checks, &answer, &decider.naming, part.hold.as_ref());
-            let undo = match (undo.ok()?, &part.hold) {
-                (Some(undo), _) => Undo::Charges(part.slot, Box::new(undo)),
-                // Everything is charged in any case, and stays, but there is no hold.
-                (None, Some(hold)) => Undo::Record(hold.key.clone()),
+            let request = Request::undo(&checks, &answer, &decider.naming, part.hold.as_ref());
+            let undo = match (request.ok()?, &part.hold) {
+                (Some(request), _) => PartUndo::Charges(part.hash_slot, Box::new(request)),
+                // All its charges are made always, so they stay, but there is no hold.
+                (None, Some(hold)) => PartUndo::Record(hold.key.clone()),
                 (None, None) => return None,
             };
             Some((undo, decider.charge_of(&checks)))
@@ -85,14 +84,14 @@ impl<'p, 'r> PendingCharges<'p, 'r> {
                 let deadline = Instant::now() + UNDO_TIMEOUT;
                 // If it fails, too much stays charged, never too little.
                 match undo {
-                    Undo::Charges(slot, undo) => {
-                        let _ = decider.servers.send(*undo, slot, deadline).await;
+                    PartUndo::Charges(hash_slot, request) => {
+                        let _ = decider.servers.send(*request, hash_slot, deadline).await;
                     }
-                    Undo::Record(key) => {
+                    PartUndo::Record(key) => {
                         let _ = decider.servers.unlink(&[key], deadline).await;
                     }
                 }
-                // Denials that the charge caused may not hold any more.
+                // Denials that the charge caused may no longer hold.
                 decider.record_charge(&charge);
             }
         }))

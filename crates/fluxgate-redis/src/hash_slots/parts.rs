@@ -1,4 +1,4 @@
-//! The parts of a request, by slot, and the parts that denied last.
+//! The parts of a request by hash slot, and which of them denied last.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,37 +6,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fluxgate_core::Algorithm;
 use fluxgate_core::store::{Check, Checks, Group, HoldRequest, Micros, Mode, Verdict};
 
-use crate::cluster::slot_of;
+use crate::cluster::hash_slot_of;
 use crate::codec::{HoldPart, RecordedPart, charges_of};
-use crate::decider::Place;
+use crate::decider::ScriptTarget;
 use crate::keys::KeyNaming;
 
-/// The checks of one group in one slot. One call decides them.
+/// The checks of one group in one hash slot, which one call decides.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) slot: u16,
+pub(super) struct RequestPart {
+    pub(super) hash_slot: u16,
     pub(super) group: Group,
-    /// Where its record goes, if the request has a hold.
+    /// Its record, if the request has a hold.
     pub(super) hold: Option<HoldPart>,
-    /// Which of the request's checks.
+    /// The indices of its checks among those of the request.
     indices: Vec<usize>,
 }
 
 /// Returns the parts of a request, in the order of their first checks.
-pub(super) fn parts_by_slot(checks: &Checks<'_>, naming: &KeyNaming) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+pub(super) fn split_by_hash_slot(checks: &Checks<'_>, naming: &KeyNaming) -> Vec<RequestPart> {
+    let mut parts: Vec<RequestPart> = Vec::new();
     let mut name = Vec::new();
     for (index, check) in checks.list().iter().enumerate() {
         name.clear();
         naming.write_subject(check.subject, &mut name);
         KeyNaming::write_band(check.band, &mut name);
-        let slot = slot_of(&name);
-        let group = check.group;
-        let same = |part: &&mut Part| part.slot == slot && part.group == group;
-        match parts.iter_mut().find(same) {
+        let (hash_slot, group) = (hash_slot_of(&name), check.group);
+        let mut known = parts.iter_mut();
+        match known.find(|part| part.hash_slot == hash_slot && part.group == group) {
             Some(part) => part.indices.push(index),
-            None => parts.push(Part {
-                slot,
+            None => parts.push(RequestPart {
+                hash_slot,
                 group,
                 hold: None,
                 indices: vec![index],
@@ -48,7 +47,7 @@ pub(super) fn parts_by_slot(checks: &Checks<'_>, naming: &KeyNaming) -> Vec<Part
         let life = if is_whole {
             hold.span_without_slots()
         } else {
-            life_of(checks, hold)
+            max_life_of(checks, hold)
         };
         for (number, part) in parts.iter_mut().enumerate() {
             let subject = checks.list()[part.indices[0]].subject;
@@ -63,14 +62,14 @@ pub(super) fn parts_by_slot(checks: &Checks<'_>, naming: &KeyNaming) -> Vec<Part
 }
 
 /// Returns the hold of a request, if it may charge something.
-pub(super) fn held<'c, 'r>(checks: &'c Checks<'r>) -> Option<&'c HoldRequest<'r>> {
+pub(super) fn hold_of<'c, 'r>(checks: &'c Checks<'r>) -> Option<&'c HoldRequest<'r>> {
     let charges = checks.mode().takes() && checks.list().iter().any(|check| check.cost > 0);
     checks.hold().filter(|_| charges)
 }
 
-/// Returns how long the hold of a request lives at most. Not all of its slots may be taken:
-/// which shadow rules pass is not known yet.
-pub(super) fn life_of(checks: &Checks<'_>, hold: &HoldRequest<'_>) -> Micros {
+/// Returns the longest life of the hold of a request. It is not known yet which shadow rules
+/// pass, and so which slots are taken.
+pub(super) fn max_life_of(checks: &Checks<'_>, hold: &HoldRequest<'_>) -> Micros {
     let takes_slots = |check: &&Check<'_>| {
         check.cost > 0 && check.band.limit().algorithm() == Algorithm::Concurrency
     };
@@ -86,14 +85,12 @@ pub(super) fn life_of(checks: &Checks<'_>, hold: &HoldRequest<'_>) -> Micros {
     }
 }
 
-impl Part {
-    /// Returns where it is decided, and whether no units on lease can decide the
-    /// request.
-    pub(super) fn place(&self, is_exact: bool) -> Place<'_> {
-        Place {
-            slot: self.slot,
+impl RequestPart {
+    pub(super) fn target(&self, skips_leases: bool) -> ScriptTarget<'_> {
+        ScriptTarget {
+            hash_slot: self.hash_slot,
             part: self.hold.as_ref(),
-            is_exact,
+            skips_leases,
         }
     }
 
@@ -111,8 +108,8 @@ impl Part {
         checks
     }
 
-    /// Returns its checks for a request that is denied. Those that are charged in any case are
-    /// charged, or reported as if they were, and otherwise nothing is.
+    /// Returns its checks for a request that is denied: checks that are charged always are
+    /// charged, or reported as if they were, and the others are only peeked at.
     pub(super) fn refused_checks<'r>(&self, all: &Checks<'r>) -> Checks<'r> {
         let mode = all.mode();
         let mut checks = self.checks(all, mode);
@@ -123,8 +120,8 @@ impl Part {
         checks
     }
 
-    /// Returns what it may charge, for the list of the parts of a hold.
-    pub(super) fn recorded(&self, all: &Checks<'_>, naming: &KeyNaming) -> Option<RecordedPart> {
+    /// Returns its entry in the list of the parts of a hold.
+    pub(super) fn record(&self, all: &Checks<'_>, naming: &KeyNaming) -> Option<RecordedPart> {
         let checks = self.checks(all, all.mode());
         Some(RecordedPart {
             key: self.hold.as_ref()?.key.clone(),
@@ -132,15 +129,15 @@ impl Part {
         })
     }
 
-    /// Copies its verdicts to their positions among those of the whole request.
-    pub(super) fn scatter(&self, verdicts: &[Verdict], all: &mut [Option<Verdict>]) {
+    /// Copies its verdicts to their positions among all verdicts of the request.
+    pub(super) fn copy_verdicts(&self, verdicts: &[Verdict], all: &mut [Option<Verdict>]) {
         for (index, verdict) in self.indices.iter().zip(verdicts) {
             all[*index] = Some(*verdict);
         }
     }
 
-    /// Copies its verdicts after its charges are undone. Those that stay keep theirs.
-    pub(super) fn scatter_undone(
+    /// Copies its verdicts after its charges are undone, except those of charges that stay.
+    pub(super) fn copy_uncharged_verdicts(
         &self,
         verdicts: &[Verdict],
         checks: &Checks<'_>,
@@ -154,10 +151,10 @@ impl Part {
     }
 }
 
-/// How many subjects are told apart. Sharing an entry only changes the order.
+/// The number of entries. Subjects that share one only change the order of calls.
 const ENTRIES: usize = 4096;
 
-/// When each subject was last denied, counted in denials.
+/// The last denial of each subject, by the number of the denial.
 #[derive(Debug)]
 pub(crate) struct RecentDenials {
     hasher: RandomState,
