@@ -34,12 +34,12 @@ fn the_image_is_built_from_files_that_exist() {
             copied += 1;
         }
     }
-    assert_eq!(copied, 3);
+    assert_eq!(copied, 4);
     let manifest = fs::read_to_string(project_file("Cargo.toml")).unwrap();
     let members = manifest.lines().find(|line| line.starts_with("members = "));
     assert_eq!(
         members,
-        Some(r#"members = ["crates/*"]"#),
+        Some(r#"members = ["crates/*", "examples/hash-map-store"]"#),
         "the Dockerfile must copy all members"
     );
     let minor = |text: &str, before: &str| -> u32 {
