@@ -1,12 +1,5 @@
 //! `fluxgate simulate`.
 
-mod against;
-mod algorithms;
-mod bad_lines;
-mod combined;
-mod fields;
-mod random;
+mod messages;
 mod report;
-mod rules;
 mod streams;
-mod summary;

@@ -138,51 +138,12 @@ impl From<Output> for Run {
     }
 }
 
-/// The reported band of an expected line: its name, its limit and the remaining units.
-pub(crate) type Band<'a> = (&'a str, u64, u64);
-
-/// Returns the line of an allowed request.
-pub(crate) fn allowed(t: u64, band: Band<'_>, reset: u64) -> String {
-    delayed(t, band, reset, 0)
-}
-
-/// Returns the line of a delayed request.
-pub(crate) fn delayed(
-    t: u64,
-    (band, limit, remaining): Band<'_>,
-    reset: u64,
-    delay: u64,
-) -> String {
+/// Returns the line of an allowed request. The band is `RULE/BAND`, its limit, and the
+/// remaining units.
+pub(crate) fn allowed(t: u64, (band, limit, remaining): (&str, u64, u64), reset: u64) -> String {
     let (rule, band) = band.split_once('/').unwrap();
     format!(
-        r#"{{"t":{t},"allowed":true,"outcome":"allowed","rule":"{rule}","band":"{band}","limit":{limit},"remaining":{remaining},"retry_after_us":0,"reset_after_us":{reset},"delay_us":{delay},"violated":[]}}"#
-    )
-}
-
-/// Returns the line of a denied request. `retry` is `None` if it can never pass.
-pub(crate) fn denied(
-    t: u64,
-    (band, limit, remaining): Band<'_>,
-    retry: impl Into<Option<u64>>,
-    reset: u64,
-    violated: &[&str],
-) -> String {
-    let (outcome, retry) = match retry.into() {
-        Some(retry) => ("denied", retry.to_string()),
-        None => ("never", "null".to_owned()),
-    };
-    let (rule, band) = band.split_once('/').unwrap();
-    let violated: Vec<_> = violated.iter().map(|band| format!("\"{band}\"")).collect();
-    let violated = violated.join(",");
-    format!(
-        r#"{{"t":{t},"allowed":false,"outcome":"{outcome}","rule":"{rule}","band":"{band}","limit":{limit},"remaining":{remaining},"retry_after_us":{retry},"reset_after_us":{reset},"delay_us":0,"violated":[{violated}]}}"#
-    )
-}
-
-/// Returns the line of a request for which no rule is reported.
-pub(crate) fn unreported(t: u64, outcome: &str, violated: &str) -> String {
-    format!(
-        r#"{{"t":{t},"allowed":true,"outcome":"{outcome}","rule":null,"band":null,"limit":null,"remaining":null,"retry_after_us":0,"reset_after_us":0,"delay_us":0,"violated":[{violated}]}}"#
+        r#"{{"t":{t},"allowed":true,"outcome":"allowed","rule":"{rule}","band":"{band}","limit":{limit},"remaining":{remaining},"retry_after_us":0,"reset_after_us":{reset},"delay_us":0,"violated":[]}}"#
     )
 }
 

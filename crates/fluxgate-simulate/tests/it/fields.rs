@@ -1,26 +1,26 @@
 //! The fields of a line.
 
-use crate::support::{Dir, TWO_A_SECOND, allowed, denied, one_rule, unreported};
+use crate::support::{TWO_A_SECOND, allowed, denied, one_rule, simulate, unreported};
 
 const ONE: &str = "bands: [ { capacity: 1, window: 1h } ]";
 
 /// Returns whether each line was allowed under one rule of one unit an hour.
 #[track_caller]
 fn outcomes(fields: &str, lines: &[&str]) -> String {
-    let dir = Dir::with_rules(&one_rule(&format!("{fields}, {ONE}")));
-    dir.simulate(lines.join("\n"), &[]).outcomes()
+    let rules = &one_rule(&format!("{fields}, {ONE}"));
+    simulate(rules, lines.join("\n")).outcomes()
 }
 
 #[test]
 fn a_decision_has_eleven_fields_in_a_fixed_order() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
-    let run = dir.simulate(
+    let rules = TWO_A_SECOND;
+    let run = simulate(
+        rules,
         "{\"t\":5,\"user\":\"ann\"}\n{\"t\":5,\"user\":\"ann\",\"cost\":2}\n",
-        &[],
     );
-    assert_eq!(run.code, Some(0));
+    assert!(run.result.is_ok());
     assert_eq!(
-        run.stdout,
+        run.decisions,
         concat!(
             r#"{"t":5,"allowed":true,"outcome":"allowed","rule":"r","band":"b0","limit":2,"remaining":1,"retry_after_us":0,"reset_after_us":500000,"delay_us":0,"violated":[]}"#,
             "\n",
@@ -28,7 +28,7 @@ fn a_decision_has_eleven_fields_in_a_fixed_order() {
             "\n"
         )
     );
-    for line in run.stdout.lines() {
+    for line in run.decisions.lines() {
         let fields: serde_json::Map<String, serde_json::Value> =
             serde_json::from_str(line).unwrap();
         assert_eq!(fields.len(), 11);
@@ -37,12 +37,12 @@ fn a_decision_has_eleven_fields_in_a_fixed_order() {
 
 #[test]
 fn a_line_may_use_every_field_at_once() {
-    let dir = Dir::with_rules(&one_rule(
+    let rules = &one_rule(
         "key: [ip, user, api_key, method, path, 'header:X-Tenant', 'attr:plan'], on_missing_key: deny, \
          bands: [ { capacity: 9, window: 9s } ]",
-    ));
+    );
     let line = r#"{"t":1,"rule_set":"api","ip":"10.0.0.1","user":"u","api_key":"k","method":"GET","path":"/x","headers":{"x-tenant":"a"},"attributes":{"plan":"free"},"cost":4}"#;
-    let run = dir.simulate(line, &[]);
+    let run = simulate(rules, line);
     assert_eq!(run.lines(), [allowed(1, ("r/b0", 9, 5), 4_000_000)]);
 }
 
@@ -79,14 +79,14 @@ fn every_part_of_a_key_distinguishes_identities() {
 
 #[test]
 fn time_may_be_written_as_rfc_3339_and_is_cut_at_the_microsecond() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
+    let rules = TWO_A_SECOND;
     let lines = [
         r#"{"time":"1970-01-01T00:00:01.0000019Z","user":"a"}"#,
         r#"{"time":"1970-01-01T01:00:01.5+01:00","user":"a"}"#,
         r#"{"t":1500000,"user":"a"}"#,
         r#"{"time":"2024-02-29T23:59:59-12:30","user":"b"}"#,
     ];
-    let run = dir.simulate(lines.join("\n"), &[]);
+    let run = simulate(rules, lines.join("\n"));
     assert_eq!(
         run.lines(),
         [
@@ -101,7 +101,7 @@ fn time_may_be_written_as_rfc_3339_and_is_cut_at_the_microsecond() {
 
 #[test]
 fn a_null_field_counts_as_absent() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
+    let rules = TWO_A_SECOND;
     let all_null = r#"{"t":0,"time":null,"rule_set":null,"ip":null,"user":null,"api_key":null,"method":null,"path":null,"headers":null,"attributes":null,"cost":null}"#;
     let lines = [
         all_null,
@@ -109,7 +109,7 @@ fn a_null_field_counts_as_absent() {
         r#"{"t":null,"time":"1970-01-01T00:00:00Z","headers":{"a":null,"A":"1"}}"#,
     ];
     // All three are the same anonymous user at the same time.
-    assert_eq!(dir.simulate(lines.join("\n"), &[]).outcomes(), "aad");
+    assert_eq!(simulate(rules, lines.join("\n")).outcomes(), "aad");
 }
 
 #[test]
@@ -126,10 +126,8 @@ fn numbers_and_booleans_count_as_their_json_text() {
         ),
     ];
     for (wanted, given) in cases {
-        let dir = Dir::with_rules(&one_rule(&format!(
-            "scope: global, match: {{ {wanted} }}, {ONE}"
-        )));
-        let run = dir.simulate(format!("{{\"t\":0,{given}}}"), &[]);
+        let rules = &one_rule(&format!("scope: global, match: {{ {wanted} }}, {ONE}"));
+        let run = simulate(rules, format!("{{\"t\":0,{given}}}"));
         assert_eq!(
             run.lines(),
             [allowed(0, ("r/b0", 1, 0), 3_600_000_000)],
@@ -178,15 +176,14 @@ fn a_line_with_200_000_headers_is_parsed_quickly() {
         .map(|index| format!("\"h{index}\":1"))
         .collect();
     let headers = headers.join(",");
-    let dir = Dir::with_rules(TWO_A_SECOND);
-    let run = dir.simulate(format!("{{\"t\":0,\"headers\":{{{headers}}}}}"), &[]);
+    let rules = TWO_A_SECOND;
+    let run = simulate(rules, format!("{{\"t\":0,\"headers\":{{{headers}}}}}"));
     assert_eq!(run.outcomes(), "a");
-    let run = dir.simulate(
+    let run = simulate(
+        rules,
         format!("{{\"t\":0,\"headers\":{{{headers},\"H7\":1}}}}"),
-        &[],
     );
-    assert_eq!(run.code, Some(65));
-    assert_eq!(run.stderr, "input.ndjson:1: header \"H7\" appears twice\n");
+    assert_eq!(run.error(), "line 1: header \"H7\" appears twice");
 }
 
 #[test]
@@ -203,18 +200,16 @@ fn an_ipv6_address_counts_by_its_prefix_and_a_mapped_one_as_ipv4() {
         "keys: {{ ipv6_prefix: 48 }}\n{}",
         one_rule(&format!("scope: per_ip, {ONE}"))
     );
-    let run = Dir::with_rules(&rules).simulate(lines.join("\n"), &[]);
+    let run = simulate(&rules, lines.join("\n"));
     assert_eq!(run.outcomes(), "addad");
 }
 
 #[test]
 fn the_cost_of_a_line_replaces_that_of_every_rule() {
-    let dir = Dir::with_rules(&one_rule(
-        "scope: global, cost: 3, bands: [ { capacity: 10, window: 10s } ]",
-    ));
-    let run = dir.simulate(
+    let rules = &one_rule("scope: global, cost: 3, bands: [ { capacity: 10, window: 10s } ]");
+    let run = simulate(
+        rules,
         "{\"t\":0}\n{\"t\":0,\"cost\":5}\n{\"t\":0,\"cost\":0}\n{\"t\":0}\n",
-        &[],
     );
     assert_eq!(
         run.lines(),
@@ -229,14 +224,14 @@ fn the_cost_of_a_line_replaces_that_of_every_rule() {
 
 #[test]
 fn a_cost_header_that_is_not_a_whole_number_from_1_counts_as_1() {
-    let dir = Dir::with_rules(&one_rule(
+    let rules = &one_rule(
         "scope: global, cost: 'header:X-Cost', bands: [ { capacity: 100, window: 100s } ]",
-    ));
+    );
     let costs = [
         "7", "\"8\"", "0", "\"-5\"", "\"+5\"", "1.5", "\"\"", "null", "true",
     ];
     let lines = costs.map(|cost| format!("{{\"t\":0,\"headers\":{{\"x-cost\":{cost}}}}}\n"));
-    let run = dir.simulate(lines.concat(), &[]);
+    let run = simulate(rules, lines.concat());
     let remaining: Vec<_> = run
         .lines()
         .iter()
@@ -248,27 +243,30 @@ fn a_cost_header_that_is_not_a_whole_number_from_1_counts_as_1() {
 
 #[test]
 fn blank_lines_and_line_ends_of_any_kind_are_ignored() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
-    let run = dir.simulate("\n  \t\n\r\n{\"t\":0}\r\n\n  {\"t\":0}  \n\n{\"t\":0}", &[]);
+    let rules = TWO_A_SECOND;
+    let run = simulate(
+        rules,
+        "\n  \t\n\r\n{\"t\":0}\r\n\n  {\"t\":0}  \n\n{\"t\":0}",
+    );
     assert_eq!(run.outcomes(), "aad");
 }
 
 #[test]
 fn an_empty_input_gives_an_empty_output() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
+    let rules = TWO_A_SECOND;
     for input in ["", "\n", "   "] {
-        assert!(dir.simulate(input, &[]).lines().is_empty());
+        assert!(simulate(rules, input).lines().is_empty());
     }
 }
 
 #[test]
 fn a_request_that_no_rule_matches_passes_with_nothing_reported() {
-    let dir = Dir::with_rules(&one_rule(&format!(
+    let rules = &one_rule(&format!(
         "scope: global, match: {{ path: ['/api/**'] }}, {ONE}"
-    )));
-    let run = dir.simulate(
+    ));
+    let run = simulate(
+        rules,
         "{\"t\":3}\n{\"t\":3,\"path\":\"/apis\"}\n{\"t\":3,\"path\":\"/api\"}",
-        &[],
     );
     assert_eq!(
         run.lines(),

@@ -1,11 +1,12 @@
-//! `fluxgate simulate --summary`.
+//! The summary of a run.
 
-use crate::support::{Dir, TWO_A_SECOND, one_rule};
+use fluxgate_simulate::Options;
+
+use crate::support::{TWO_A_SECOND, one_rule, simulate_with};
 
 #[test]
 fn the_table_counts_by_rule_and_names_the_most_denied() {
-    let dir = Dir::with_rules(
-        "
+    let rules = "
 rule_sets:
   api:
     rules:
@@ -14,8 +15,7 @@ rule_sets:
   b:
     rules:
       - { id: r, scope: per_ip, match: { path: [/x] }, bands: [ { capacity: 1, window: 1h } ] }
-",
-    );
+";
     let users = ["ann", "ann", "ann", "bob", "bob", "eve"];
     let mut input = String::new();
     for user in users {
@@ -25,9 +25,16 @@ rule_sets:
         input +=
             &format!("{{\"t\":0,\"rule_set\":\"b\",\"ip\":\"10.0.0.1\",\"path\":\"{path}\"}}\n");
     }
-    let run = dir.simulate(input, &["--summary"]);
-    assert_eq!(run.code, Some(0));
-    assert_eq!(run.stdout.lines().count(), 9);
+    let run = simulate_with(
+        rules,
+        input,
+        Options {
+            summary: true,
+            ..Options::default()
+        },
+    );
+    assert!(run.result.is_ok());
+    assert_eq!(run.decisions.lines().count(), 9);
     // What `per-user` denies does not reach `try`.
     let expected = "\
 rule                requests       allowed        denied  shadow-denied
@@ -42,13 +49,12 @@ b/r                        2             1             1              0
            1  api/per-user  user=bob
            1  b/r  ip=10.0.0.1
 ";
-    assert_eq!(run.stderr, expected);
+    assert_eq!(run.summary(), expected);
 }
 
 #[test]
 fn a_rule_that_no_request_matched_has_zeros() {
-    let dir = Dir::with_rules(
-        "
+    let rules = "
 rule_sets:
   b:
     rules:
@@ -58,9 +64,15 @@ rule_sets:
   a:
     rules:
       - { id: never-asked, scope: global, bands: [ { capacity: 1, window: 1h } ] }
-",
+";
+    let run = simulate_with(
+        rules,
+        "{\"t\":0,\"rule_set\":\"b\"}\n",
+        Options {
+            summary: true,
+            ..Options::default()
+        },
     );
-    let run = dir.simulate("{\"t\":0,\"rule_set\":\"b\"}\n", &["--summary"]);
     let expected = "\
 rule                requests       allowed        denied  shadow-denied
 a/never-asked              0             0             0              0
@@ -68,14 +80,12 @@ b/a-typo                   0             0             0              0
 b/used                     1             1             0              0
 (all requests)             1             1             0              0
 ";
-    assert_eq!((run.code, run.stderr.as_str()), (Some(0), expected));
+    assert_eq!(run.summary(), expected);
 }
 
 #[test]
 fn only_the_ten_most_denied_are_named_in_a_fixed_order() {
-    let dir = Dir::with_rules(&one_rule(
-        "scope: per_user, bands: [ { capacity: 1, window: 1h } ]",
-    ));
+    let rules = &one_rule("scope: per_user, bands: [ { capacity: 1, window: 1h } ]");
     let mut input = String::new();
     for user in 0..15 {
         // The later ones are denied more often, in pairs.
@@ -83,8 +93,16 @@ fn only_the_ten_most_denied_are_named_in_a_fixed_order() {
             input += &format!("{{\"t\":0,\"user\":\"u{user:02}\"}}\n");
         }
     }
-    let run = dir.simulate(input, &["--summary"]);
-    let (_, most) = run.stderr.split_once("most denied identities\n").unwrap();
+    let run = simulate_with(
+        rules,
+        input,
+        Options {
+            summary: true,
+            ..Options::default()
+        },
+    );
+    let summary = run.summary();
+    let (_, most) = summary.split_once("most denied identities\n").unwrap();
     let most: Vec<_> = most.lines().map(str::trim_start).collect();
     let expected = [
         "8  api/r  user=u14",
@@ -103,69 +121,82 @@ fn only_the_ten_most_denied_are_named_in_a_fixed_order() {
 
 #[test]
 fn identities_are_shown_by_part_and_api_keys_by_their_ends() {
-    let dir = Dir::with_rules(&one_rule(
+    let rules = &one_rule(
         "key: [ip, user, api_key, method, path, 'header:X', 'attr:a'], on_missing_key: anonymous, \
          bands: [ { capacity: 1, window: 1h } ]",
-    ));
+    );
     let line = r#"{"t":0,"ip":"2001:db8::1","user":"\u001b[2Jann","api_key":"secret-key-0123456789","method":"GET","path":"/a","headers":{"x":"1"}}"#;
-    let run = dir.simulate(format!("{line}\n{line}\n"), &["--summary"]);
-    let shown = run.stderr.lines().last().unwrap();
+    let run = simulate_with(
+        rules,
+        format!("{line}\n{line}\n"),
+        Options {
+            summary: true,
+            ..Options::default()
+        },
+    );
+    let summary = run.summary();
+    let shown = summary.lines().last().unwrap();
     assert_eq!(
         shown.trim_start(),
         "1  api/r  ip=2001:db8:: user=\\u{1b}[2Jann api_key=secr…89 method=GET path=/a header:x=1 anonymous"
     );
-    assert!(!run.stderr.contains("secret-key"));
+    assert!(!summary.contains("secret-key"));
 }
 
 #[test]
 fn a_global_rule_denies_everyone() {
-    let dir = Dir::with_rules(&one_rule(
-        "scope: global, bands: [ { capacity: 1, window: 1h } ]",
-    ));
-    let run = dir.simulate("{\"t\":0}\n{\"t\":0}\n", &["--summary"]);
+    let rules = &one_rule("scope: global, bands: [ { capacity: 1, window: 1h } ]");
+    let run = simulate_with(
+        rules,
+        "{\"t\":0}\n{\"t\":0}\n",
+        Options {
+            summary: true,
+            ..Options::default()
+        },
+    );
     assert!(
-        run.stderr.ends_with("           1  api/r  (everyone)\n"),
+        run.summary().ends_with("           1  api/r  (everyone)\n"),
         "{}",
-        run.stderr
+        run.summary()
     );
 }
 
 #[test]
 fn a_missing_key_is_counted_and_has_no_identity() {
-    let dir = Dir::with_rules(&one_rule(
-        "scope: per_user, on_missing_key: deny, bands: [ { capacity: 1, window: 1h } ]",
-    ));
-    let run = dir.simulate("{\"t\":0}\n{\"t\":0}\n", &["--summary"]);
+    let rules =
+        &one_rule("scope: per_user, on_missing_key: deny, bands: [ { capacity: 1, window: 1h } ]");
+    let run = simulate_with(
+        rules,
+        "{\"t\":0}\n{\"t\":0}\n",
+        Options {
+            summary: true,
+            ..Options::default()
+        },
+    );
     let expected = "\
 rule                requests       allowed        denied  shadow-denied
 api/r                      2             0             2              0
 (all requests)             2             0             2              0
 ";
-    assert_eq!(run.stderr, expected);
+    assert_eq!(run.summary(), expected);
 }
 
 #[test]
 fn the_summary_of_no_requests_has_zeros() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
-    let run = dir.simulate("", &["--summary", "--lenient"]);
+    let rules = TWO_A_SECOND;
+    let run = simulate_with(
+        rules,
+        "",
+        Options {
+            summary: true,
+            lenient: true,
+            ..Options::default()
+        },
+    );
     let expected = "\
 rule                requests       allowed        denied  shadow-denied
 api/r                      0             0             0              0
 (all requests)             0             0             0              0
-0 bad line(s) skipped
 ";
-    assert_eq!((run.code, run.stderr.as_str()), (Some(0), expected));
-}
-
-#[test]
-fn a_bad_line_is_printed_after_the_summary() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
-    let run = dir.simulate("{\"t\":0,\"user\":\"a\"}\n{}\n", &["--summary"]);
-    let expected = "\
-rule                requests       allowed        denied  shadow-denied
-api/r                      1             1             0              0
-(all requests)             1             1             0              0
-input.ndjson:2: expected `t` or `time`, found neither
-";
-    assert_eq!((run.code, run.stderr.as_str()), (Some(65), expected));
+    assert_eq!(run.summary(), expected);
 }

@@ -1,6 +1,8 @@
-//! `fluxgate simulate --format combined`: access logs of Apache and nginx.
+//! Access logs of Apache and nginx.
 
-use crate::support::{Dir, Run, allowed, denied, one_rule, unreported};
+use fluxgate_simulate::{Format, Options};
+
+use crate::support::{Run, allowed, denied, one_rule, simulate_with, unreported};
 
 /// Ten minutes past nine on the first day of 2026, in UTC.
 const T: u64 = 1_767_258_600_000_000;
@@ -8,8 +10,15 @@ const ONE: &str = "bands: [ { capacity: 1, window: 1h } ]";
 const HOUR: u64 = 3_600_000_000;
 
 fn simulate(rule: &str, log: &[&str]) -> Run {
-    let dir = Dir::with_rules(&one_rule(rule));
-    dir.simulate(log.join("\n"), &["--format", "combined"])
+    let rules = &one_rule(rule);
+    simulate_with(
+        rules,
+        log.join("\n"),
+        Options {
+            format: Format::Combined,
+            ..Options::default()
+        },
+    )
 }
 
 /// Returns a line with this request and this agent.
@@ -224,39 +233,58 @@ fn a_bad_line_of_a_log_ends_the_run() {
     ];
     for (line, what) in bad {
         let run = simulate(&format!("scope: global, {ONE}"), &[&good, line, &good]);
-        assert_eq!(run.code, Some(65), "{line}");
-        assert_eq!(run.stdout.lines().count(), 1, "{line}");
-        assert_eq!(run.stderr, format!("input.ndjson:2: {what}\n"));
+        assert_eq!(run.decisions.lines().count(), 1, "{line}");
+        assert_eq!(run.error(), format!("line 2: {what}"));
     }
 }
 
 #[test]
 fn lenient_skips_the_bad_lines_of_a_log() {
-    let dir = Dir::with_rules(&one_rule(&format!("scope: per_ip, {ONE}")));
+    let rules = &one_rule(&format!("scope: per_ip, {ONE}"));
     let good = line("GET / HTTP/1.1", "-");
     let log = format!("{good}\nx\n\n{good}\n\u{feff}\n");
-    let run = dir.simulate(log, &["--format", "combined", "--lenient"]);
-    assert_eq!(run.code, Some(0));
-    assert_eq!(run.stdout.lines().count(), 2);
-    assert_eq!(run.stderr, "2 bad line(s) skipped\n");
+    let run = simulate_with(
+        rules,
+        log,
+        Options {
+            format: Format::Combined,
+            lenient: true,
+            ..Options::default()
+        },
+    );
+    assert!(run.result.is_ok());
+    assert_eq!(run.decisions.lines().count(), 2);
+    assert_eq!(run.simulation.skipped(), 2);
 }
 
 #[test]
 fn a_log_is_decided_by_the_rule_set_option() {
-    let dir = Dir::with_rules(
-        "
+    let rules = "
 rule_sets:
   one: { rules: [ { id: r1, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] }
   two: { rules: [ { id: r2, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] }
-",
-    );
+";
     let log = line("GET / HTTP/1.1", "-");
-    let run = dir.simulate(&log, &["--format", "combined", "--rule-set", "two"]);
+    let run = simulate_with(
+        rules,
+        &log,
+        Options {
+            format: Format::Combined,
+            rule_set: Some("two".into()),
+            ..Options::default()
+        },
+    );
     assert_eq!(run.lines(), [allowed(T, ("r2/b0", 1, 0), HOUR)]);
-    let run = dir.simulate(&log, &["--format", "combined"]);
-    assert_eq!(run.code, Some(65));
+    let run = simulate_with(
+        rules,
+        &log,
+        Options {
+            format: Format::Combined,
+            ..Options::default()
+        },
+    );
     assert_eq!(
-        run.stderr,
-        "input.ndjson:1: `rule_set` is missing, and the rules do not have exactly one\n"
+        run.error(),
+        "line 1: `rule_set` is missing, and the rules do not have exactly one"
     );
 }

@@ -1,13 +1,15 @@
 //! How the rules of a set combine, and which set decides.
 
-use crate::support::{Dir, allowed, denied, one_rule, unreported};
+use fluxgate_simulate::Options;
+
+use crate::support::{allowed, denied, one_rule, simulate, simulate_with, unreported};
 
 #[test]
 fn the_bands_of_a_rule_are_charged_together_or_not_at_all() {
-    let dir = Dir::with_rules(&one_rule(
+    let rules = &one_rule(
         "scope: global, bands: [ { id: burst, capacity: 2, window: 1s }, \
          { id: sustained, capacity: 3, window: 1m } ]",
-    ));
+    );
     let lines = [
         r#"{"t":0}"#,
         r#"{"t":0}"#,
@@ -17,7 +19,7 @@ fn the_bands_of_a_rule_are_charged_together_or_not_at_all() {
         r#"{"t":1000000,"cost":2}"#,
         r#"{"t":1000000,"cost":3}"#,
     ];
-    let run = dir.simulate(lines.join("\n"), &[]);
+    let run = simulate(rules, lines.join("\n"));
     assert_eq!(
         run.lines(),
         [
@@ -54,8 +56,7 @@ fn the_bands_of_a_rule_are_charged_together_or_not_at_all() {
 
 #[test]
 fn the_rules_of_a_set_are_charged_together_in_order_of_priority() {
-    let dir = Dir::with_rules(
-        "
+    let rules = "
 rule_sets:
   api:
     rules:
@@ -63,15 +64,14 @@ rule_sets:
       - { id: per-user, scope: per_user, bands: [ { capacity: 1, window: 1s } ] }
       - { id: first, scope: per_user, priority: -1, bands: [ { capacity: 5, window: 1s } ] }
       - { id: off, scope: global, enabled: false, bands: [ { capacity: 1, window: 1d } ] }
-",
-    );
+";
     let lines = [
         r#"{"t":0,"user":"a"}"#,
         r#"{"t":0,"user":"b"}"#,
         r#"{"t":0,"user":"a"}"#,
         r#"{"t":0,"user":"a","cost":6}"#,
     ];
-    let run = dir.simulate(lines.join("\n"), &[]);
+    let run = simulate(rules, lines.join("\n"));
     assert_eq!(
         run.lines(),
         [
@@ -99,8 +99,11 @@ rule_sets:
 #[test]
 fn a_shadow_rule_is_reported_and_never_denies() {
     let shadow = "mode: shadow, scope: per_user, bands: [ { capacity: 1, window: 1s } ]";
-    let dir = Dir::with_rules(&one_rule(shadow));
-    let run = dir.simulate("{\"t\":0,\"user\":\"a\"}\n{\"t\":0,\"user\":\"a\"}\n", &[]);
+    let rules = &one_rule(shadow);
+    let run = simulate(
+        rules,
+        "{\"t\":0,\"user\":\"a\"}\n{\"t\":0,\"user\":\"a\"}\n",
+    );
     assert_eq!(
         run.lines(),
         [
@@ -112,16 +115,14 @@ fn a_shadow_rule_is_reported_and_never_denies() {
 
 #[test]
 fn an_enforced_rule_is_reported_rather_than_a_shadow_rule() {
-    let dir = Dir::with_rules(
-        "
+    let rules = "
 rule_sets:
   api:
     rules:
       - { id: s, mode: shadow, scope: global, priority: 1, bands: [ { capacity: 1, window: 1m } ] }
       - { id: e, scope: global, bands: [ { capacity: 2, window: 1m } ] }
-",
-    );
-    let run = dir.simulate("{\"t\":0}\n{\"t\":0}\n{\"t\":0}\n", &[]);
+";
+    let run = simulate(rules, "{\"t\":0}\n{\"t\":0}\n{\"t\":0}\n");
     let second = allowed(0, ("e/b0", 2, 0), 60_000_000)
         .replace(r#""outcome":"allowed""#, r#""outcome":"shadow_denied""#)
         .replace(r#""violated":[]"#, r#""violated":["s/b0"]"#);
@@ -138,12 +139,11 @@ rule_sets:
 
 #[test]
 fn a_missing_key_can_deny() {
-    let dir = Dir::with_rules(&one_rule(
-        "scope: per_user, on_missing_key: deny, bands: [ { capacity: 1, window: 1s } ]",
-    ));
-    let run = dir.simulate(
+    let rules =
+        &one_rule("scope: per_user, on_missing_key: deny, bands: [ { capacity: 1, window: 1s } ]");
+    let run = simulate(
+        rules,
         "{\"t\":0}\n{\"t\":0,\"user\":\"\"}\n{\"t\":0,\"user\":\"a\"}",
-        &[],
     );
     let missing = r#"{"t":0,"allowed":false,"outcome":"never","rule":"r","band":null,"limit":null,"remaining":0,"retry_after_us":null,"reset_after_us":0,"delay_us":0,"violated":["r/missing_key"]}"#;
     assert_eq!(
@@ -161,11 +161,11 @@ fn a_missing_key_can_be_replaced_or_skip_the_rule() {
         "{\"t\":0}\n"
     );
     for (on_missing_key, outcomes) in [("ip", "aaad"), ("anonymous", "addd"), ("skip", "aaaa")] {
-        let dir = Dir::with_rules(&one_rule(&format!(
+        let rules = &one_rule(&format!(
             "scope: per_user, on_missing_key: {on_missing_key}, bands: [ {{ capacity: 1, window: 1s }} ]"
-        )));
+        ));
         assert_eq!(
-            dir.simulate(lines, &[]).outcomes(),
+            simulate(rules, lines).outcomes(),
             outcomes,
             "{on_missing_key}"
         );
@@ -174,13 +174,13 @@ fn a_missing_key_can_be_replaced_or_skip_the_rule() {
 
 #[test]
 fn an_override_gives_an_identity_other_bands() {
-    let dir = Dir::with_rules(&one_rule(
+    let rules = &one_rule(
         "scope: per_user, bands: [ { capacity: 1, window: 1s } ], overrides: \
          [ { identity: vip, bands: [ { id: more, capacity: 7, window: 7s } ] } ]",
-    ));
-    let run = dir.simulate(
+    );
+    let run = simulate(
+        rules,
         "{\"t\":0,\"user\":\"vip\"}\n{\"t\":0,\"user\":\"ann\"}\n",
-        &[],
     );
     assert_eq!(
         run.lines(),
@@ -201,10 +201,10 @@ rule_sets:
 
 #[test]
 fn each_line_is_decided_by_the_set_it_names() {
-    let dir = Dir::with_rules(TWO_SETS);
-    let run = dir.simulate(
+    let rules = TWO_SETS;
+    let run = simulate(
+        rules,
         "{\"t\":0,\"rule_set\":\"one\"}\n{\"t\":0,\"rule_set\":\"two\"}\n",
-        &[],
     );
     assert_eq!(
         run.lines(),
@@ -217,21 +217,27 @@ fn each_line_is_decided_by_the_set_it_names() {
 
 #[test]
 fn a_line_without_a_rule_set_is_bad_if_there_are_several() {
-    let dir = Dir::with_rules(TWO_SETS);
-    let run = dir.simulate("{\"t\":0,\"rule_set\":\"one\"}\n{\"t\":0}\n", &[]);
-    assert_eq!(run.code, Some(65));
-    assert_eq!(run.stdout.lines().count(), 1);
+    let rules = TWO_SETS;
+    let run = simulate(rules, "{\"t\":0,\"rule_set\":\"one\"}\n{\"t\":0}\n");
+    assert_eq!(run.decisions.lines().count(), 1);
     assert_eq!(
-        run.stderr,
-        "input.ndjson:2: `rule_set` is missing, and the rules do not have exactly one\n"
+        run.error(),
+        "line 2: `rule_set` is missing, and the rules do not have exactly one"
     );
 }
 
 #[test]
 fn the_rule_set_option_is_for_lines_that_name_none() {
-    let dir = Dir::with_rules(TWO_SETS);
+    let rules = TWO_SETS;
     let input = "{\"t\":0}\n{\"t\":0,\"rule_set\":\"one\"}\n{\"t\":0,\"rule_set\":null}\n";
-    let run = dir.simulate(input, &["--rule-set", "two"]);
+    let run = simulate_with(
+        rules,
+        input,
+        Options {
+            rule_set: Some("two".into()),
+            ..Options::default()
+        },
+    );
     assert_eq!(
         run.lines(),
         [
@@ -244,40 +250,46 @@ fn the_rule_set_option_is_for_lines_that_name_none() {
 
 #[test]
 fn an_unknown_rule_set_is_allowed_and_reported_once() {
-    let dir = Dir::with_rules(TWO_SETS);
+    let rules = TWO_SETS;
     let line = "{\"t\":9,\"rule_set\":\"three\\u001b[31m\"}\n";
-    let run = dir.simulate(line.repeat(3), &[]);
-    assert_eq!(run.code, Some(0));
+    let run = simulate(rules, line.repeat(3));
+    assert!(run.result.is_ok());
     let expected = unreported(9, "no_rule", "") + "\n";
-    assert_eq!(run.stdout, expected.repeat(3));
+    assert_eq!(run.decisions, expected.repeat(3));
     assert_eq!(
-        run.stderr,
-        "there is no rule set `three\\u{1b}[31m`; its requests were allowed\n"
+        run.simulation.warnings(),
+        ["there is no rule set `three\\u{1b}[31m`; its requests were allowed"]
     );
 }
 
 #[test]
 fn an_unknown_rule_set_can_be_denied() {
-    let dir = Dir::with_rules(&format!("on_missing_rule_set: deny\n{TWO_SETS}"));
-    let run = dir.simulate("{\"t\":9}\n", &["--rule-set", "three"]);
-    assert_eq!(run.code, Some(0));
+    let rules = &format!("on_missing_rule_set: deny\n{TWO_SETS}");
+    let run = simulate_with(
+        rules,
+        "{\"t\":9}\n",
+        Options {
+            rule_set: Some("three".into()),
+            ..Options::default()
+        },
+    );
+    assert!(run.result.is_ok());
     assert_eq!(
-        run.stdout,
+        run.decisions,
         concat!(
             r#"{"t":9,"allowed":false,"outcome":"denied","rule":null,"band":null,"limit":null,"remaining":null,"retry_after_us":null,"reset_after_us":0,"delay_us":0,"violated":[]}"#,
             "\n"
         )
     );
     assert_eq!(
-        run.stderr,
-        "there is no rule set `three`; its requests were denied\n"
+        run.simulation.warnings(),
+        ["there is no rule set `three`; its requests were denied"]
     );
 }
 
 #[test]
 fn two_runs_write_the_same_bytes() {
-    let dir = Dir::with_rules(
-        "
+    let rules = "
 rule_sets:
   api:
     rules:
@@ -285,8 +297,7 @@ rule_sets:
       - { id: sl, scope: per_ip, algorithm: sliding_log, bands: [ { capacity: 9, window: 2s } ] }
       - { id: sw, key: [user, ip], algorithm: sliding_window, bands: [ { capacity: 5, window: 3s } ] }
       - { id: fw, scope: global, mode: shadow, algorithm: fixed_window, bands: [ { capacity: 20, window: 1s } ] }
-",
-    );
+";
     // A pseudo-random sequence that is partly out of order.
     let mut seed = 1_u64;
     let mut next = |below: u64| {
@@ -300,10 +311,17 @@ rule_sets:
         input +=
             &format!("{{\"t\":{t},\"user\":\"u{user}\",\"ip\":\"10.0.0.{ip}\",\"cost\":{cost}}}\n");
     }
-    let first = dir.simulate(&input, &["--summary"]);
-    let second = dir.simulate(&input, &["--summary"]);
-    assert_eq!(first.code, Some(0));
-    assert_eq!(first.stdout.lines().count(), 5_000);
-    assert!(first.stdout.contains("\"denied\"") && first.stdout.contains("\"shadow_denied\""));
-    assert!(first == second);
+    let run = || {
+        let options = Options {
+            summary: true,
+            ..Options::default()
+        };
+        simulate_with(rules, &input, options)
+    };
+    let (first, second) = (run(), run());
+    assert_eq!(first.lines().len(), 5_000);
+    let decisions = &first.decisions;
+    assert!(decisions.contains("\"denied\"") && decisions.contains("\"shadow_denied\""));
+    assert!(*decisions == second.decisions);
+    assert_eq!(first.summary(), second.summary());
 }

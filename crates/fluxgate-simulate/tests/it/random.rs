@@ -4,9 +4,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::support::{Dir, Run};
+use fluxgate_core::{Fault, RuleSets};
+use fluxgate_simulate::{Format, Options};
 
-const RULES: &str = include_str!("../../../../fluxgate-simulate/src/fuzzing.yaml");
+use crate::support::{Run, simulate, simulate_with};
+
+const RULES: &str = include_str!("../../src/fuzzing.yaml");
 
 const JSON: &[&str] = &[
     r#"{"t":1700000000000000,"rule_set":"api","ip":"2001:db8::1","user":"ann","api_key":"k-1","method":"GET","path":"/a/b","headers":{"X-Cost":"2","X":1.5},"attributes":{"plan":"free","beta":true},"cost":3}"#,
@@ -68,18 +71,14 @@ fn runner(cases: u32) -> TestRunner {
 }
 
 fn every_line_is_accounted_for(input: &[u8], run: &Run) {
-    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.result.is_ok(), "{:?}", run.result);
     let mut decided = 0;
-    for line in run.stdout.lines() {
+    for line in run.decisions.lines() {
         let decision: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!(decision.as_object().unwrap().len(), 11);
         decided += 1;
     }
-    let skipped = run
-        .stderr
-        .lines()
-        .find_map(|line| line.strip_suffix(" bad line(s) skipped"));
-    let skipped: usize = skipped.map_or(0, |count| count.parse().unwrap());
+    let skipped = run.simulation.skipped() as usize;
     let lines = input.split(|byte| *byte == b'\n');
     let given = lines.filter(|line| !line.trim_ascii().is_empty()).count();
     assert_eq!(decided + skipped, given);
@@ -92,9 +91,16 @@ fn every_line_is_accounted_for(input: &[u8], run: &Run) {
 
 #[test]
 fn random_and_mutated_json_lines_never_panic() {
-    let dir = Dir::with_rules(RULES);
+    let rules = RULES;
     let tried = runner(8).run(&input(JSON), |input| {
-        let run = dir.simulate(&input, &["--lenient"]);
+        let run = simulate_with(
+            rules,
+            &input,
+            Options {
+                lenient: true,
+                ..Options::default()
+            },
+        );
         every_line_is_accounted_for(&input, &run);
         Ok(())
     });
@@ -103,9 +109,18 @@ fn random_and_mutated_json_lines_never_panic() {
 
 #[test]
 fn random_and_mutated_log_lines_never_panic() {
-    let dir = Dir::with_rules(RULES);
+    let rules = RULES;
     let tried = runner(8).run(&input(LOG), |input| {
-        let run = dir.simulate(&input, &["--lenient", "--summary", "--format", "combined"]);
+        let run = simulate_with(
+            rules,
+            &input,
+            Options {
+                lenient: true,
+                summary: true,
+                format: Format::Combined,
+                ..Options::default()
+            },
+        );
         every_line_is_accounted_for(&input, &run);
         Ok(())
     });
@@ -113,12 +128,12 @@ fn random_and_mutated_log_lines_never_panic() {
 }
 
 #[test]
-fn random_bytes_without_lenient_end_with_exit_65() {
-    let dir = Dir::with_rules(RULES);
+fn random_bytes_without_lenient_end_the_run() {
+    let rules = RULES;
     let tried = runner(32).run(&vec(any::<u8>(), 1..2_000), |input| {
-        let run = dir.simulate(&input, &[]);
-        let blank = input.trim_ascii().is_empty();
-        assert_eq!(run.code, Some(if blank { 0 } else { 65 }), "{}", run.stderr);
+        let run = simulate(rules, &input);
+        let is_blank = input.trim_ascii().is_empty();
+        assert_eq!(run.result.is_ok(), is_blank, "{:?}", run.result);
         Ok(())
     });
     tried.unwrap();
@@ -126,23 +141,14 @@ fn random_bytes_without_lenient_end_with_exit_65() {
 
 #[test]
 fn mutated_rule_files_are_valid_or_their_errors_are_located() {
-    let dir = Dir::new();
     let tried = runner(150).run(&mutated(&[RULES]), |rules| {
-        dir.write("rules.yaml", &rules);
-        let run = dir.run(&["validate", "rules.yaml"]);
-        match run.code {
-            Some(0) => assert!(run.stderr.is_empty()),
-            Some(78) => {
-                for line in run.stderr.lines() {
-                    let mut parts = line.splitn(4, ':');
-                    assert_eq!(parts.next(), Some("rules.yaml"), "{line}");
-                    assert!(parts.next().unwrap().parse::<u32>().unwrap() > 0, "{line}");
-                    assert!(parts.next().unwrap().parse::<u32>().unwrap() > 0, "{line}");
-                    assert!(!parts.next().unwrap().trim().is_empty(), "{line}");
-                }
-            }
-            Some(66) => assert!(std::str::from_utf8(&rules).is_err(), "{}", run.stderr),
-            code => panic!("exit {code:?}: {}", run.stderr),
+        let Ok(text) = std::str::from_utf8(&rules) else {
+            return Ok(());
+        };
+        let faults = RuleSets::from_yaml(text).map_or_else(|error| error.0, |_| Vec::new());
+        for Fault { position, message } in faults {
+            assert!(position.line > 0 && position.column > 0, "{message}");
+            assert!(!message.trim().is_empty(), "{text}");
         }
         Ok(())
     });

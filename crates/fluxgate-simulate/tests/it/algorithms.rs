@@ -1,17 +1,17 @@
 //! Every algorithm, line by line, against numbers worked out by hand.
 
-use crate::support::{Dir, allowed, delayed, denied, one_rule};
+use crate::support::{allowed, delayed, denied, one_rule, simulate};
 
 /// Decides requests by one rule, each given as `TIME` or `TIME COST`.
 fn decide(fields: &str, requests: &[&str]) -> String {
-    let dir = Dir::with_rules(&one_rule(&format!("scope: global, {fields}")));
+    let rules = &one_rule(&format!("scope: global, {fields}"));
     let lines = requests
         .iter()
         .map(|request| match request.split_once(' ') {
             Some((t, cost)) => format!("{{\"t\":{t},\"cost\":{cost}}}\n"),
             None => format!("{{\"t\":{request}}}\n"),
         });
-    let run = dir.simulate(lines.collect::<String>(), &[]);
+    let run = simulate(rules, lines.collect::<String>());
     run.lines().join("\n")
 }
 

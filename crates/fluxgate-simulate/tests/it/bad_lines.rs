@@ -1,6 +1,8 @@
 //! Bad lines: their messages, and how a run continues or ends.
 
-use crate::support::{Dir, TWO_A_SECOND};
+use fluxgate_simulate::Options;
+
+use crate::support::{TWO_A_SECOND, simulate, simulate_with};
 
 const GOOD: &str = r#"{"t":0,"user":"a"}"#;
 const NO_TIME: &str = "`t` must be a whole number of microseconds from 0 to 253402300799999999";
@@ -124,78 +126,83 @@ const BAD: &[(&str, &str)] = &[
 
 #[test]
 fn a_bad_line_ends_the_run_after_the_decisions_before_it() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
+    let rules = TWO_A_SECOND;
     for (line, what) in BAD {
-        let run = dir.simulate(format!("{GOOD}\n\n{line}\n{GOOD}\n"), &[]);
-        assert_eq!(run.code, Some(65), "{line}");
-        assert_eq!(run.stdout.lines().count(), 1, "{line}");
-        let message = run.stderr.strip_prefix("input.ndjson:3: ").unwrap();
+        let run = simulate(rules, format!("{GOOD}\n\n{line}\n{GOOD}\n"));
+        assert_eq!(run.decisions.lines().count(), 1, "{line}");
+        let error = run.error();
+        let message = error.strip_prefix("line 3: ").unwrap();
         // The message on the value of a field comes after its name.
         let message = match message.split_once("`: ") {
             Some((name, message)) if line.contains(&name.replace('`', "\"")) => message,
             _ => message,
         };
-        assert!(message.starts_with(what), "{line}: {}", run.stderr);
-        assert_eq!(run.stderr.lines().count(), 1, "{line}: {}", run.stderr);
+        assert!(message.starts_with(what), "{line}: {error}");
+        assert_eq!(error.lines().count(), 1, "{line}: {error}");
     }
 }
 
 #[test]
 fn lenient_skips_bad_lines_and_counts_them() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
+    let rules = TWO_A_SECOND;
     let bad: Vec<_> = BAD.iter().map(|(line, _)| *line).collect();
     let input = format!("{GOOD}\n{}\n{GOOD}\n{GOOD}\n", bad.join("\n"));
-    let run = dir.simulate(input, &["--lenient"]);
-    assert_eq!(run.code, Some(0));
-    assert_eq!(run.stdout.lines().count(), 3);
-    assert!(run.stdout.lines().last().unwrap().contains("\"denied\""));
-    assert_eq!(run.stderr, format!("{} bad line(s) skipped\n", BAD.len()));
-}
-
-#[test]
-fn lenient_prints_nothing_if_nothing_was_skipped() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
-    assert_eq!(dir.simulate(GOOD, &["--lenient"]).lines().len(), 1);
+    let run = simulate_with(
+        rules,
+        input,
+        Options {
+            lenient: true,
+            ..Options::default()
+        },
+    );
+    assert!(run.result.is_ok());
+    assert_eq!(run.decisions.lines().count(), 3);
+    assert!(run.decisions.lines().last().unwrap().contains("\"denied\""));
+    assert_eq!(run.simulation.skipped(), BAD.len() as u64);
 }
 
 #[test]
 fn a_line_that_is_not_utf_8_is_bad() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
-    let run = dir.simulate(b"{\"t\":0,\"user\":\"\xff\"}\n", &[]);
-    assert_eq!(run.code, Some(65));
-    assert_eq!(run.stderr, "input.ndjson:1: not UTF-8\n");
+    let rules = TWO_A_SECOND;
+    let run = simulate(rules, b"{\"t\":0,\"user\":\"\xff\"}\n");
+    assert_eq!(run.error(), "line 1: not UTF-8");
 }
 
 #[test]
 fn a_line_that_is_too_long_is_bad_and_the_next_is_read() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
+    let rules = TWO_A_SECOND;
     let long = "x".repeat(4 * 1024 * 1024 + 1);
     let input = format!("{GOOD}\n{long}\n{GOOD}\n");
-    let run = dir.simulate(&input, &[]);
-    assert_eq!(run.code, Some(65));
-    assert_eq!(run.stderr, "input.ndjson:2: longer than 4194304 bytes\n");
-    let run = dir.simulate(&input, &["--lenient"]);
-    assert_eq!(run.code, Some(0));
-    assert_eq!(run.stdout.lines().count(), 2);
-    assert_eq!(run.stderr, "1 bad line(s) skipped\n");
+    let run = simulate(rules, &input);
+    assert_eq!(run.error(), "line 2: longer than 4194304 bytes");
+    let run = simulate_with(
+        rules,
+        &input,
+        Options {
+            lenient: true,
+            ..Options::default()
+        },
+    );
+    assert!(run.result.is_ok());
+    assert_eq!(run.decisions.lines().count(), 2);
+    assert_eq!(run.simulation.skipped(), 1);
 }
 
 #[test]
 fn the_column_is_that_of_the_line() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
-    let run = dir.simulate(r#"{"t":0,"headers":{"a":"b","c":"\ud800"}}"#, &[]);
+    let rules = TWO_A_SECOND;
+    let run = simulate(rules, r#"{"t":0,"headers":{"a":"b","c":"\ud800"}}"#);
     assert_eq!(
-        run.stderr,
-        "input.ndjson:1: `headers`: unexpected end of hex escape (column 40)\n"
+        run.error(),
+        "line 1: `headers`: unexpected end of hex escape (column 40)"
     );
 }
 
 #[test]
 fn control_characters_of_a_bad_line_are_escaped() {
-    let dir = Dir::with_rules(TWO_A_SECOND);
-    let run = dir.simulate(r#"{"t":0,"\u001b[2J\n at line 9":1}"#, &[]);
-    assert_eq!(run.code, Some(65));
-    let expected = "input.ndjson:1: unknown field `\\u{1b}[2J\\n at line 9`, expected one of";
-    assert!(run.stderr.starts_with(expected), "{}", run.stderr);
-    assert_eq!(run.stderr.lines().count(), 1);
+    let rules = TWO_A_SECOND;
+    let run = simulate(rules, r#"{"t":0,"\u001b[2J\n at line 9":1}"#);
+    let expected = "line 1: unknown field `\\u{1b}[2J\\n at line 9`, expected one of";
+    assert!(run.error().starts_with(expected), "{}", run.error());
+    assert_eq!(run.error().lines().count(), 1);
 }

@@ -1,13 +1,14 @@
-//! `fluxgate simulate --against`.
+//! The comparison with old rules.
 
-use crate::support::{Dir, Run, one_rule};
+use fluxgate_core::RuleSets;
+use fluxgate_simulate::{Options, Simulation};
 
-/// Simulates with `rules.yaml` and `old.yaml`.
-fn against(new: &str, old: &str, input: &str, more: &[&str]) -> (Run, Dir) {
-    let dir = Dir::with_rules(new);
-    dir.write("old.yaml", old);
-    let run = dir.simulate(input, &[&["--against", "old.yaml"][..], more].concat());
-    (run, dir)
+use crate::support::{Run, one_rule, simulate};
+
+/// Replays the input through new rules, compared with old ones.
+fn against(new: &str, old: &str, input: &str, options: Options) -> Run {
+    let [new, old] = [new, old].map(|rules| RuleSets::from_yaml(rules).unwrap());
+    Run::new(Simulation::new(new, options).against(old), input)
 }
 
 fn per_user(capacity: u64) -> String {
@@ -29,7 +30,7 @@ fn requests_of(users: &str) -> String {
 #[test]
 fn newly_denied_requests_count_by_rule_and_identity() {
     let input = requests_of("ann ann ann bob ann bob bob eve");
-    let (run, dir) = against(&per_user(1), &per_user(3), &input, &[]);
+    let run = against(&per_user(1), &per_user(3), &input, Options::default());
     let expected = "\
 rule            newly denied  identities  newly admitted  identities
 api/r                      4           2               0           0
@@ -39,15 +40,19 @@ api/r                      4           2               0           0
            2  api/r  user=ann  (first 1970-01-01T00:00:01Z)
            2  api/r  user=bob  (first 1970-01-01T00:00:05Z)
 ";
-    assert_eq!((run.code, run.stderr.as_str()), (Some(0), expected));
+    assert_eq!(run.changes(), expected);
     // The decisions are those of the new rules.
-    assert_eq!(run.stdout, dir.simulate(&input, &[]).stdout);
+    assert_eq!(run.decisions, simulate(&per_user(1), &input).decisions);
 }
 
 #[test]
 fn newly_admitted_requests_count_for_the_old_rules() {
     let input = requests_of("ann ann ann");
-    let (run, _) = against(&per_user(2), &per_user(1), &input, &["--summary"]);
+    let options = Options {
+        summary: true,
+        ..Options::default()
+    };
+    let run = against(&per_user(2), &per_user(1), &input, options);
     let expected = "\
 rule                requests       allowed        denied  shadow-denied
 api/r                      3             2             1              0
@@ -55,7 +60,9 @@ api/r                      3             2             1              0
 
       denied  most denied identities
            1  api/r  user=ann
-
+";
+    assert_eq!(run.summary(), expected);
+    let expected = "\
 rule            newly denied  identities  newly admitted  identities
 api/r                      0           0               1           1
 (all requests)             0                           1
@@ -63,7 +70,7 @@ api/r                      0           0               1           1
     requests  newly admitted identities
            1  api/r  user=ann  (first 1970-01-01T00:00:01Z)
 ";
-    assert_eq!(run.stderr, expected);
+    assert_eq!(run.changes(), expected);
 }
 
 /// A request that two rules deny counts for both, but once in total. Shadow rules deny
@@ -81,7 +88,7 @@ fn rules_may_be_added_and_removed() {
          { id: c, mode: shadow, scope: global, bands: [ { capacity: 1, window: 1h } ] }",
     );
     let old = rules("{ id: d, scope: per_user, bands: [ { capacity: 9, window: 1h } ] }");
-    let (run, _) = against(&new, &old, &requests_of("ann ann"), &[]);
+    let run = against(&new, &old, &requests_of("ann ann"), Options::default());
     let expected = "\
 rule             newly denied  identities  newly admitted  identities
 api/a (added)               1           1               0           0
@@ -95,14 +102,18 @@ api/same                    0           0               0           0
            1  api/a  user=ann  (first 1970-01-01T00:00:01Z)
            1  api/b  (everyone)  (first 1970-01-01T00:00:01Z)
 ";
-    assert_eq!(run.stderr, expected);
+    assert_eq!(run.changes(), expected);
 }
 
 #[test]
 fn requests_without_a_set_use_the_only_one_of_each_file() {
     let renamed = per_user(1).replacen("api:", "api-2:", 1);
-    for more in [&[][..], &["--rule-set", "api-2"]] {
-        let (run, _) = against(&renamed, &per_user(3), &requests_of("ann ann"), more);
+    for rule_set in [None, Some("api-2".to_owned())] {
+        let options = Options {
+            rule_set,
+            ..Options::default()
+        };
+        let run = against(&renamed, &per_user(3), &requests_of("ann ann"), options);
         let expected = "\
 rule             newly denied  identities  newly admitted  identities
 api-2/r (added)             1           1               0           0
@@ -112,7 +123,7 @@ api/r (removed)             0           0               0           0
     requests  newly denied identities
            1  api-2/r  user=ann  (first 1970-01-01T00:00:01Z)
 ";
-        assert_eq!(run.stderr, expected);
+        assert_eq!(run.changes(), expected);
     }
 }
 
@@ -120,7 +131,7 @@ api/r (removed)             0           0               0           0
 fn a_set_that_one_file_lacks_is_named() {
     let input = "{\"t\":0,\"rule_set\":\"api\",\"user\":\"ann\"}\n".repeat(2);
     let renamed = per_user(1).replacen("api:", "web:", 1);
-    let (run, _) = against(&renamed, &per_user(1), &input, &[]);
+    let run = against(&renamed, &per_user(1), &input, Options::default());
     let expected = "\
 rule             newly denied  identities  newly admitted  identities
 api/r (removed)             0           0               1           1
@@ -129,21 +140,27 @@ web/r (added)               0           0               0           0
 
     requests  newly admitted identities
            1  api/r  user=ann  (first 1970-01-01T00:00:00Z)
-there is no rule set `api`; its requests were allowed
 ";
-    assert_eq!(run.stderr, expected);
+    assert_eq!(run.changes(), expected);
+    assert_eq!(
+        run.simulation.warnings(),
+        ["there is no rule set `api`; its requests were allowed"]
+    );
     // No rule denies these requests.
     let deny = format!("on_missing_rule_set: deny\n{renamed}");
-    let (run, _) = against(&per_user(2), &deny, &input, &[]);
+    let run = against(&per_user(2), &deny, &input, Options::default());
     let expected = "\
 rule                newly denied  identities  newly admitted  identities
 (no such rule set)             0           0               2           0
 api/r (added)                  0           0               0           0
 web/r (removed)                0           0               0           0
 (all requests)                 0                           2
-the old rules have no rule set `api`; its requests were denied
 ";
-    assert_eq!(run.stderr, expected);
+    assert_eq!(run.changes(), expected);
+    assert_eq!(
+        run.simulation.warnings(),
+        ["the old rules have no rule set `api`; its requests were denied"]
+    );
 }
 
 #[test]
@@ -154,46 +171,14 @@ fn only_the_ten_most_changed_are_named_and_api_keys_by_their_ends() {
         let line = format!("{{\"t\":0,\"api_key\":\"secret-key-{key:02}-0123456789\"}}\n");
         input += &line.repeat(2 + key / 2);
     }
-    let (run, _) = against(&by_key(1), &by_key(99), &input, &[]);
-    let (_, most) = run.stderr.split_once("newly denied identities\n").unwrap();
+    let run = against(&by_key(1), &by_key(99), &input, Options::default());
+    let changes = run.changes();
+    let (_, most) = changes.split_once("newly denied identities\n").unwrap();
     let most: Vec<_> = most.lines().map(str::trim_start).collect();
     assert_eq!(most.len(), 10);
     assert!(
         most[0].starts_with("8  api/r  api_key=secr…89  (first "),
         "{most:?}"
     );
-    assert!(!run.stderr.contains("secret-key"));
-}
-
-#[test]
-fn the_report_has_a_section() {
-    let input = requests_of("ann <b> ann <b> ann");
-    let more = ["--report", "out.html"];
-    let (run, dir) = against(&per_user(1), &per_user(2), &input, &more);
-    assert_eq!(run.code, Some(0));
-    let page = dir.read("out.html");
-    for part in [
-        "<h2>Against old.yaml</h2>",
-        "2 requests are newly denied and 0 newly admitted.",
-        "<svg id=\"changes\"",
-        "<tr><td><span class=\"name\">api/r</span></td><td class=\"n\">2</td><td class=\"n\">2</td><td class=\"n\">0</td><td class=\"n\">0</td></tr>",
-        "<bdi>user=&lt;b&gt;</bdi></td><td class=\"name\">api/r</td><td class=\"n\">1</td><td class=\"time\">1970-01-01T00:00:03Z</td>",
-    ] {
-        assert!(page.contains(part), "{part}");
-    }
-    dir.simulate(&input, &more);
-    assert!(!dir.read("out.html").contains("Against"));
-}
-
-#[test]
-fn the_old_rules_must_be_valid_and_are_not_overwritten() {
-    let (run, _) = against(&per_user(1), "rule_sets: 7\n", "", &[]);
-    assert_eq!(run.code, Some(78));
-    assert!(run.stderr.starts_with("old.yaml:1:12: "), "{run:?}");
-    for option in ["--output", "--report"] {
-        let (run, dir) = against(&per_user(1), &per_user(2), "", &[option, "old.yaml"]);
-        assert_eq!(run.code, Some(74));
-        assert!(run.stderr.contains("would be overwritten"), "{run:?}");
-        assert_eq!(dir.read("old.yaml"), per_user(2));
-    }
+    assert!(!changes.contains("secret-key"));
 }
