@@ -7,20 +7,20 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use fluxgate_core::path::RequestPath;
 use fluxgate_core::{Decision, Outcome};
-use fluxgate_http::Origin;
-use fluxgate_tower::internals::{
-    Filter, FilterOutcome, HeldUntilDropped, LimitHeaders, RequestHead, write_denial,
+use fluxgate_http::server::Origin;
+use fluxgate_http::{
+    FailedClosedStatus, Filter, FilterOutcome, Handler, HeaderNames, HeldUntilDropped,
+    INVALID_TOKEN_CHALLENGE, IncomingRequest, LimitHeaders, RequestHead, evaluate, write_denial,
 };
-use fluxgate_tower::{FailedClosedStatus, Handler, HeaderNames};
 use http::StatusCode;
-use http::header::RETRY_AFTER;
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use tracing::field::display;
 
 use crate::error::GatewayError;
 use crate::gateway::{Engine, Gateway};
 use crate::hop_by_hop::HeaderKind;
 use crate::llm::{MeteredCall, ReadBody, llm_limit_headers};
-use crate::routes::{Route, TwoRoutes, host_name};
+use crate::routes::{AmbiguousRoute, Route, host_name};
 use crate::upstream::Assignment;
 
 /// A request as a transport has read it.
@@ -39,6 +39,17 @@ pub(crate) struct ReceivedRequest<'a, H> {
     pub(crate) client: ConnectionInfo,
 }
 
+impl<'a, H> ReceivedRequest<'a, H> {
+    /// Returns the request as filters see it.
+    fn incoming(&self) -> IncomingRequest<'a, H> {
+        IncomingRequest {
+            head: self.head,
+            path: self.path,
+            peer: Some(self.client.peer.ip()),
+        }
+    }
+}
+
 /// The connection that a request arrived on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionInfo {
@@ -51,7 +62,7 @@ pub(crate) struct ConnectionInfo {
 
 /// A request that may be forwarded.
 #[derive(Debug)]
-pub(crate) struct Admitted<'g> {
+pub(crate) struct Admission<'g> {
     pub(crate) route: &'g Route,
     pub(crate) limit_headers: LimitHeaders<Decision>,
     /// The slots of the request, until its response has ended.
@@ -66,7 +77,7 @@ pub(crate) struct Admitted<'g> {
 
 /// A request that the gateway answers itself.
 #[derive(Debug)]
-pub(crate) struct Rejected {
+pub(crate) struct Refusal {
     pub(crate) limit_headers: LimitHeaders<Decision>,
     cause: Cause,
 }
@@ -84,10 +95,10 @@ impl<E: Engine> Gateway<E> {
         request: &ReceivedRequest<'_, H>,
         body: &mut impl ReadBody,
         origin: &Origin<'_>,
-    ) -> Result<Admitted<'_>, Rejected> {
+    ) -> Result<Admission<'_>, Refusal> {
         let reject = |error, route| {
             self.log(&error, origin, route, None);
-            Rejected::new(error, LimitHeaders::default())
+            Refusal::new(error, LimitHeaders::default())
         };
         let (route, repeats_identity) = match self.route(request, origin) {
             Ok(found) => found,
@@ -101,18 +112,13 @@ impl<E: Engine> Gateway<E> {
         let (mut read_body, mut metered) = (None, None);
         for (index, filter) in route.filters.iter().enumerate() {
             let handler = self.engine.handler(origin);
-            let peer = request.client.peer.ip();
             let llm = route.llm.filter(|llm| llm.filter == index);
             let (outcome, call) = match llm {
                 // The future is large, and most routes have no calls.
                 Some(llm) => Box::pin(self.evaluate_call(llm, (filter, &handler), request, body))
                     .await
                     .map_err(|error| reject(error, Some(route)))?,
-                None => {
-                    let evaluation =
-                        filter.evaluate(&handler, request.head, request.path, Some(peer));
-                    (evaluation.await, None)
-                }
+                None => (evaluate(filter, &handler, request.incoming()).await, None),
             };
             match outcome {
                 FilterOutcome::Skipped => {}
@@ -144,7 +150,7 @@ impl<E: Engine> Gateway<E> {
                     limit_headers.push(filter.families(), decision);
                     limit_headers.set_others(llm_limit_headers(&limit_headers));
                     let cause = Cause::Denied(filter.failed_closed());
-                    return Err(Rejected {
+                    return Err(Refusal {
                         limit_headers,
                         cause,
                     });
@@ -161,7 +167,7 @@ impl<E: Engine> Gateway<E> {
         if read_body.is_some() {
             limit_headers.set_others(llm_limit_headers(&limit_headers));
         }
-        Ok(Admitted {
+        Ok(Admission {
             route,
             limit_headers,
             held,
@@ -183,7 +189,7 @@ impl<E: Engine> Gateway<E> {
         let route = match found {
             Ok(Some(route)) => route,
             Ok(None) => return Err((GatewayError::NoRoute, None)),
-            Err(TwoRoutes) => {
+            Err(AmbiguousRoute) => {
                 return Err((
                     GatewayError::Ambiguous("the two forms of the path match different routes"),
                     None,
@@ -292,11 +298,13 @@ impl<E: Engine> Gateway<E> {
     }
 }
 
-impl Rejected {
+impl Refusal {
     /// A request that fails with this error after these filters.
     pub(crate) fn new(error: GatewayError, mut limit_headers: LimitHeaders<Decision>) -> Self {
         if let Some(seconds) = error.retry_after() {
             limit_headers.set_others(vec![(RETRY_AFTER, seconds.into())]);
+        } else if matches!(error, GatewayError::InvalidToken) {
+            limit_headers.set_others(vec![(WWW_AUTHENTICATE, INVALID_TOKEN_CHALLENGE)]);
         }
         Self {
             limit_headers,

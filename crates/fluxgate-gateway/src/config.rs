@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::path::PathSet;
+use fluxgate_http::Filter;
 use fluxgate_llm::Reserve;
-use fluxgate_tower::internals::Filter;
 
 /// What the gateway forwards, and within which bounds.
 #[derive(Clone, Debug)]

@@ -11,12 +11,12 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use fluxgate_http::Buffers;
+use fluxgate_http::server::Buffers;
 use tokio::io::AsyncWrite as _;
 
 pub(crate) use body_reader::{BodyReader, ResponseError};
 pub(crate) use chunk_decoder::ChunkDecoder;
-pub(crate) use response_head::{Framing, HeadError, ResponseHead, Wanted};
+pub(crate) use response_head::{ExpectedResponse, Framing, HeadError, ResponseHead};
 
 use crate::config::Timeouts;
 use crate::error::GatewayError;
@@ -36,7 +36,7 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) bytes: &'a [u8],
     /// A body that is sent as it arrives.
     pub(crate) body: Option<Box<RequestBody>>,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: ExpectedResponse,
 }
 
 /// An exchange whose response has begun.
@@ -73,7 +73,7 @@ impl Exchange {
         timeouts: &Timeouts,
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
     ) -> Result<(Self, T), ExchangeError> {
-        let mut exchange = Unanswered {
+        let mut exchange = OpenExchange {
             stream,
             buffers: Buffers::take(),
             filled: 0,
@@ -93,7 +93,7 @@ impl Exchange {
 }
 
 /// An exchange whose response has not begun.
-struct Unanswered {
+struct OpenExchange {
     stream: UpstreamStream,
     buffers: Buffers,
     /// How much of the input has been read.
@@ -104,14 +104,14 @@ struct Unanswered {
 }
 
 /// The parts of a response head that outlive the bytes.
-struct HeadSummary {
+struct ResponseSummary {
     status: u16,
     framing: Framing,
     keeps_alive: bool,
     length: usize,
 }
 
-impl Unanswered {
+impl OpenExchange {
     fn poll_send_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -150,10 +150,10 @@ impl Unanswered {
     fn poll_head<T>(
         &mut self,
         cx: &mut Context<'_>,
-        wanted: Wanted,
+        wanted: ExpectedResponse,
         timeouts: &Timeouts,
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
-    ) -> Poll<Result<(HeadSummary, T), GatewayError>> {
+    ) -> Poll<Result<(ResponseSummary, T), GatewayError>> {
         let mut timeout_error = GatewayError::ResponseTimeout;
         if let Some(sender) = &mut self.sender {
             if sender.poll(cx, &mut self.stream)? {
@@ -206,9 +206,9 @@ impl Unanswered {
     /// discarded.
     fn parse<T>(
         &mut self,
-        wanted: Wanted,
+        wanted: ExpectedResponse,
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
-    ) -> Result<Option<(HeadSummary, T)>, GatewayError> {
+    ) -> Result<Option<(ResponseSummary, T)>, GatewayError> {
         let Buffers { input, output, .. } = &mut self.buffers;
         loop {
             let head = match ResponseHead::parse(&input[..self.filled], wanted) {
@@ -224,7 +224,7 @@ impl Unanswered {
                 ));
             }
             if head.status >= 200 || head.status == 101 {
-                let summary = HeadSummary {
+                let summary = ResponseSummary {
                     status: head.status,
                     framing: head.framing,
                     keeps_alive: head.keeps_alive,
@@ -244,7 +244,7 @@ impl Unanswered {
         }
     }
 
-    fn into_exchange(self, head: HeadSummary) -> Exchange {
+    fn into_exchange(self, head: ResponseSummary) -> Exchange {
         Exchange {
             stream: self.stream,
             status: head.status,

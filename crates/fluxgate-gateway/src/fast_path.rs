@@ -16,19 +16,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_core::Decision;
-use fluxgate_http::{
+use fluxgate_http::server::{
     Buffers, ClientStream, INPUT, Listener, Origin, close_gracefully, request_id, wall_clock,
     write_date,
 };
-use fluxgate_tower::internals::{INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead as _};
+use fluxgate_http::{LimitHeaders, RequestHead as _};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{ConnectionInfo, ReceivedRequest, Rejected};
+use crate::admission::{ConnectionInfo, ReceivedRequest, Refusal};
 use crate::echo;
 use crate::error::GatewayError;
-use crate::exchange::{OutgoingRequest, Wanted};
-use crate::forward::{Forwarded, UpstreamResponse};
+use crate::exchange::{ExpectedResponse, OutgoingRequest};
+use crate::forward::{ForwardOutcome, UpstreamResponse};
 use crate::gateway::{Engine, Gateway};
 use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::upstream::pool;
@@ -40,7 +40,7 @@ pub(crate) use response::write_head as write_response_head;
 use response::{BodyCopy, BodyEnd};
 
 /// What became of a request.
-enum Served {
+enum ConnectionFate {
     /// The next request may come.
     Next,
     /// The client was told that the connection ends.
@@ -88,13 +88,13 @@ pub(crate) async fn serve<E: Engine, S: ClientStream>(
             }
             let scratch = (&mut buffers.output, &mut buffers.json);
             match connection.serve(&request, scratch).await {
-                Served::Next => start += request.length,
-                Served::Last => {
+                ConnectionFate::Next => start += request.length,
+                ConnectionFate::Last => {
                     // It has been answered, whether the client reads that or not.
                     let _ = close_gracefully(connection.client.stream).await;
                     return None;
                 }
-                Served::Ended => return None,
+                ConnectionFate::Ended => return None,
             }
         }
         if start < read {
@@ -119,7 +119,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         &mut self,
         request: &FastRequest<'_>,
         (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
-    ) -> Served {
+    ) -> ConnectionFate {
         let gateway = self.gateway;
         let origin = Origin::with_ids(
             Listener::Gateway,
@@ -143,7 +143,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             Some(Err(rejected)) => {
                 return self.reject(request, &rejected, &origin, out, scratch).await;
             }
-            None => return Served::Ended,
+            None => return ConnectionFate::Ended,
         };
         out.clear();
         let options = RequestOptions {
@@ -163,9 +163,9 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         let outgoing = OutgoingRequest {
             bytes: out,
             body: None,
-            wanted: Wanted {
+            wanted: ExpectedResponse {
                 head_only: request.method == "HEAD",
-                ..Wanted::default()
+                ..ExpectedResponse::default()
             },
         };
         let (mut is_last, closing) = (self.client.is_last, self.client.closing);
@@ -184,17 +184,17 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                 write_end_of_head(out, limit_headers, &origin, is_last);
             });
         match self.client.unless_gone(forwarding).await {
-            None => Served::Ended,
-            Some(Ok(Forwarded::Response(response))) => {
+            None => ConnectionFate::Ended,
+            Some(Ok(ForwardOutcome::Response(response))) => {
                 let status = response.exchange.status;
                 gateway.engine.record_response(status, &origin);
                 match self.copy_body(response, call).await {
-                    BodyEnd::Early => Served::Ended,
-                    _ if is_last => Served::Last,
-                    _ => Served::Next,
+                    BodyEnd::Early => ConnectionFate::Ended,
+                    _ if is_last => ConnectionFate::Last,
+                    _ => ConnectionFate::Next,
                 }
             }
-            Some(Ok(Forwarded::Echo(_))) => {
+            Some(Ok(ForwardOutcome::Echo(_))) => {
                 MeteredCall::unsent(call);
                 let body = echo::describe(&out[..head], request.body.len() as u64);
                 let answer = (StatusCode::OK, &b"application/json"[..], body.as_bytes());
@@ -205,7 +205,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                 MeteredCall::fail(call, failed.is_sent);
                 let assignment = failed.assignment.as_ref();
                 gateway.log(&failed.error, &origin, Some(admitted.route), assignment);
-                let rejected = Rejected::new(failed.error, admitted.limit_headers);
+                let rejected = Refusal::new(failed.error, admitted.limit_headers);
                 self.reject(request, &rejected, &origin, out, scratch).await
             }
         }
@@ -245,11 +245,11 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
     async fn reject(
         &mut self,
         request: &FastRequest<'_>,
-        rejected: &Rejected,
+        rejected: &Refusal,
         origin: &Origin<'_>,
         out: &mut Vec<u8>,
         body: &mut Vec<u8>,
-    ) -> Served {
+    ) -> ConnectionFate {
         body.clear();
         let status = rejected.write_body(body);
         self.client.is_last |= rejected.closes_connection();
@@ -266,7 +266,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         limit_headers: &LimitHeaders<Decision>,
         origin: &Origin<'_>,
         out: &mut Vec<u8>,
-    ) -> Served {
+    ) -> ConnectionFate {
         let is_last = self.client.is_last || self.client.closing.is_cancelled();
         out.clear();
         out.extend_from_slice(b"HTTP/1.1 ");
@@ -275,9 +275,6 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
         out.extend_from_slice(b"\r\n");
         write_header(out, "content-type", content_type);
-        if status == StatusCode::UNAUTHORIZED {
-            write_header(out, "www-authenticate", INVALID_TOKEN_CHALLENGE.as_bytes());
-        }
         let mut digits = itoa::Buffer::new();
         write_header(out, "content-length", digits.format(body.len()).as_bytes());
         write_date(wall_clock(), out);
@@ -288,11 +285,11 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         let engine = &self.gateway.engine;
         engine.record_response(status.as_u16(), origin);
         if !self.client.send(out).await {
-            Served::Ended
+            ConnectionFate::Ended
         } else if is_last {
-            Served::Last
+            ConnectionFate::Last
         } else {
-            Served::Next
+            ConnectionFate::Next
         }
     }
 }

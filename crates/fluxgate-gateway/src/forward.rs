@@ -9,7 +9,7 @@ use crate::error::GatewayError;
 use crate::exchange::{Exchange, ExchangeError, OutgoingRequest, ResponseHead};
 use crate::request_body::RequestBody;
 use crate::routes::Route;
-use crate::upstream::{Assignment, ConnectionLimit, Tried, UpstreamStream, pool};
+use crate::upstream::{Assignment, AttemptedUpstreams, ConnectionLimit, UpstreamStream, pool};
 
 /// Sends requests to upstreams. There is one for all cores.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct UpstreamResponse<T> {
     clippy::large_enum_variant,
     reason = "nearly every value is a response"
 )]
-pub(crate) enum Forwarded<T> {
+pub(crate) enum ForwardOutcome<T> {
     Response(UpstreamResponse<T>),
     /// The gateway itself answers with a description of the request.
     Echo(Option<Box<RequestBody>>),
@@ -64,7 +64,7 @@ impl ForwardError {
 }
 
 /// Why an upstream has not responded.
-struct Failure {
+struct AttemptFailure {
     error: GatewayError,
     /// Whether part of the request was sent.
     is_sent: bool,
@@ -82,7 +82,7 @@ impl Forwarder {
         route: &Route,
         mut request: OutgoingRequest<'_>,
         mut on_head: impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
-    ) -> Result<Forwarded<T>, ForwardError> {
+    ) -> Result<ForwardOutcome<T>, ForwardError> {
         if let Some(body) = &mut request.body
             && body.needs_permit().await.map_err(ForwardError::unsent)?
         {
@@ -92,16 +92,16 @@ impl Forwarder {
                 .await;
             body.hold(permit.map_err(ForwardError::unsent)?);
         }
-        let mut tried = Tried::new();
+        let mut tried = AttemptedUpstreams::new();
         let mut last = None;
         while let Some(assignment) = route.upstreams.assign(&tried) {
             if assignment.upstream().target == UpstreamTarget::Echo {
-                return Ok(Forwarded::Echo(request.body.take()));
+                return Ok(ForwardOutcome::Echo(request.body.take()));
             }
             match self.send(&assignment, &mut request, &mut on_head).await {
                 Ok((exchange, head)) => {
                     assignment.succeeded();
-                    return Ok(Forwarded::Response(UpstreamResponse {
+                    return Ok(ForwardOutcome::Response(UpstreamResponse {
                         exchange,
                         head,
                         assignment,
@@ -133,7 +133,7 @@ impl Forwarder {
         assignment: &Assignment,
         request: &mut OutgoingRequest<'_>,
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
-    ) -> Result<(Exchange, T), Failure> {
+    ) -> Result<(Exchange, T), AttemptFailure> {
         let upstream = assignment.upstream();
         while let Some(stream) = pool::take(upstream.number) {
             match Exchange::begin(stream, request, &self.timeouts, on_head).await {
@@ -144,7 +144,7 @@ impl Forwarder {
                     // is on its way. The request may have been acted upon, so it is not sent
                     // again.
                     let is_closed = matches!(error, GatewayError::NoResponse(_));
-                    return Err(Failure {
+                    return Err(AttemptFailure {
                         is_fault: error.status().is_server_error() && !is_closed,
                         is_sent: true,
                         may_try_next: false,
@@ -160,7 +160,7 @@ impl Forwarder {
                 ExchangeError::Unsent(error) => (GatewayError::NoResponse(error), false),
                 ExchangeError::Sent(error) => (error, true),
             };
-            Failure {
+            AttemptFailure {
                 is_fault: error.status().is_server_error(),
                 is_sent,
                 may_try_next: !is_sent,
@@ -169,10 +169,10 @@ impl Forwarder {
         })
     }
 
-    async fn connect(&self, assignment: &Assignment) -> Result<UpstreamStream, Failure> {
+    async fn connect(&self, assignment: &Assignment) -> Result<UpstreamStream, AttemptFailure> {
         let timeout = self.timeouts.connect;
         let permit = self.connections.acquire(timeout).await;
-        let permit = permit.map_err(|error| Failure {
+        let permit = permit.map_err(|error| AttemptFailure {
             error,
             is_sent: false,
             may_try_next: false,
@@ -183,7 +183,7 @@ impl Forwarder {
             .connect(permit, self.tls.as_ref(), timeout);
         // The future is large, and most requests use an idle connection.
         let stream = Box::pin(connect).await;
-        stream.map_err(|error| Failure {
+        stream.map_err(|error| AttemptFailure {
             error: GatewayError::connecting(error),
             is_sent: false,
             may_try_next: true,

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use fluxgate_core::Decision;
 use fluxgate_core::rules::ActiveRuleSet;
-use fluxgate_http::{DescriptorShare, Origin};
-use fluxgate_tower::internals::client_config;
-use fluxgate_tower::{Handler, TrustError};
+use fluxgate_http::server::{DescriptorShare, Origin};
+use fluxgate_http::{Handler, TrustError, client_config};
 
 use crate::config::{Config, Limits, Timeouts, UpstreamTarget};
 use crate::forward::Forwarder;

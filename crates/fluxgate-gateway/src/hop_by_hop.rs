@@ -1,6 +1,6 @@
 //! Headers that concern one connection and not the message (RFC 9110, section 7.6.1).
 
-use fluxgate_http::REQUEST_ID;
+use fluxgate_http::server::REQUEST_ID;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     HOST, HeaderName, LOCATION, MAX_FORWARDS, RETRY_AFTER, SET_COOKIE, TRAILER, WWW_AUTHENTICATE,

@@ -33,7 +33,7 @@ pub use config::{
     Config, HostPattern, Limits, LlmConfig, MAX_CALL_BODY, OnAbort, RouteConfig, RouteMatch,
     Timeouts, UnknownCalls, UpstreamTarget,
 };
+pub use fluxgate_http::TrustError;
 pub use fluxgate_llm::Reserve;
-pub use fluxgate_tower::TrustError;
 pub use gateway::{Engine, Gateway};
 pub use llm::{CallEnd, CallObserver};

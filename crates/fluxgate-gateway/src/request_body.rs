@@ -17,14 +17,14 @@ use crate::upstream::OpenBodyPermit;
 /// A body that is forwarded as it arrives.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
-    source: Source,
+    source: BodySource,
     length: Option<u64>,
     /// The largest size, and how much of it is left.
     limit: Option<(u64, u64)>,
     /// The connection that the body arrives on.
     connection: Arc<ConnectionState>,
     /// The frame that was read to see whether the body is complete.
-    first: Option<Polled>,
+    first: Option<BodyFrame>,
     /// Whether the client sends the body only after `100 Continue`.
     awaits_continue: bool,
     /// Held until the body is complete.
@@ -34,15 +34,15 @@ pub(crate) struct RequestBody {
 
 /// Where the parts of a body come from.
 #[derive(Debug)]
-enum Source {
+enum BodySource {
     /// The client, which is still sending.
     Client(Incoming),
     /// A body that has been read.
     Whole(Bytes),
 }
 
-impl Source {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Polled> {
+impl BodySource {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<BodyFrame> {
         match self {
             Self::Client(incoming) => Pin::new(incoming).poll_frame(cx),
             Self::Whole(content) if content.is_empty() => Poll::Ready(None),
@@ -61,7 +61,7 @@ impl Source {
     }
 }
 
-type Polled = Option<Result<Frame<Bytes>, hyper::Error>>;
+type BodyFrame = Option<Result<Frame<Bytes>, hyper::Error>>;
 
 impl RequestBody {
     /// Forwards a body of at most `max` bytes; `None` if there is no body.
@@ -73,7 +73,7 @@ impl RequestBody {
     ) -> Option<Box<Self>> {
         let body = (!incoming.is_end_stream()).then(|| Self {
             length: incoming.size_hint().exact(),
-            source: Source::Client(incoming),
+            source: BodySource::Client(incoming),
             limit: max.map(|max| (max, max)),
             connection: Arc::clone(connection),
             first: None,
@@ -87,7 +87,7 @@ impl RequestBody {
     /// Forwards a body that has been read.
     pub(crate) fn whole(content: Bytes, connection: &Arc<ConnectionState>) -> Box<Self> {
         Box::new(Self {
-            source: Source::Whole(content.clone()),
+            source: BodySource::Whole(content.clone()),
             length: u64::try_from(content.len()).ok(),
             limit: None,
             connection: Arc::clone(connection),
@@ -212,7 +212,7 @@ impl RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if !self.has_ended && matches!(self.source, Source::Client(_)) {
+        if !self.has_ended && matches!(self.source, BodySource::Client(_)) {
             self.connection.leave_unread();
         }
     }

@@ -2,8 +2,8 @@
 //! them.
 
 use fluxgate_core::path::RequestPath;
-use fluxgate_http::is_token;
-use fluxgate_tower::internals::{are_alike, check_method, is_plain_name};
+use fluxgate_http::server::is_token;
+use fluxgate_http::{are_alike, check_method, is_plain_name};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Version};

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fluxgate_core::path::RequestPath;
+use fluxgate_http::{BadRequest, Filter, RequestHead, are_alike, is_plain_name};
 use fluxgate_llm::Api;
-use fluxgate_tower::internals::{BadRequest, Filter, RequestHead, are_alike, is_plain_name};
 
 use crate::config::{LlmConfig, RouteConfig, RouteMatch, UpstreamTarget};
 use crate::upstream::{Balancer, Upstream};
@@ -33,7 +33,7 @@ pub(crate) struct Route {
 
 /// The raw form of a path matches another route than its normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TwoRoutes;
+pub(crate) struct AmbiguousRoute;
 
 impl Routes {
     pub(crate) fn new(routes: Vec<RouteConfig>) -> Self {
@@ -74,7 +74,7 @@ impl Routes {
         head: &impl RequestHead,
         path: &RequestPath<'_>,
         host: &str,
-    ) -> Result<Option<&Route>, TwoRoutes> {
+    ) -> Result<Option<&Route>, AmbiguousRoute> {
         let find = |path: &str| {
             let mut routes = self.routes.iter();
             routes.position(|route| route.is_for(head, path, host))
@@ -84,7 +84,7 @@ impl Routes {
         if forms.all(|form| find(form) == found) {
             Ok(found.map(|at| &self.routes[at]))
         } else {
-            Err(TwoRoutes)
+            Err(AmbiguousRoute)
         }
     }
 
@@ -290,15 +290,15 @@ mod tests {
             ("/api//x;y", Ok(Some("api"))),
             ("/x/%61pi", Ok(Some("other"))),
             ("/none%20", Ok(None)),
-            ("/%61pi/x", Err(TwoRoutes)),
-            ("/x%2fy", Err(TwoRoutes)),
-            ("/api;v=1", Err(TwoRoutes)),
-            ("//api", Err(TwoRoutes)),
+            ("/%61pi/x", Err(AmbiguousRoute)),
+            ("/x%2fy", Err(AmbiguousRoute)),
+            ("/api;v=1", Err(AmbiguousRoute)),
+            ("//api", Err(AmbiguousRoute)),
             // Routes distinguish a slash at the end, if they do, in both forms.
             ("/none/", Ok(None)),
             ("/slash/", Ok(Some("slash"))),
-            ("/%73lash/", Err(TwoRoutes)),
-            ("/slash//", Err(TwoRoutes)),
+            ("/%73lash/", Err(AmbiguousRoute)),
+            ("/slash//", Err(AmbiguousRoute)),
             ("/sl%2561sh", Ok(None)),
         ] {
             let path = RequestPath::read(path).unwrap();

@@ -1,10 +1,10 @@
 //! Writes the head of a request as an upstream gets it.
 
-use fluxgate_http::{Origin, request_id};
-use fluxgate_tower::internals::{RequestHead, are_alike, imitates_proxy_header, is_plain_name};
+use fluxgate_http::server::{Origin, request_id};
+use fluxgate_http::{RequestHead, are_alike, imitates_proxy_header, is_plain_name};
 use smallvec::SmallVec;
 
-use crate::admission::{Admitted, ReceivedRequest};
+use crate::admission::{Admission, ReceivedRequest};
 use crate::forwarded_headers::{ForwardedHeaders, is_forwarding_header};
 use crate::gateway::{Engine, Gateway};
 use crate::hop_by_hop::HeaderKind;
@@ -47,7 +47,7 @@ impl<E: Engine> Gateway<E> {
         &self,
         (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
         request: &ReceivedRequest<'_, H>,
-        admitted: &Admitted<'_>,
+        admitted: &Admission<'_>,
         origin: &Origin<'_>,
         options: RequestOptions<'_>,
     ) {

@@ -1,32 +1,77 @@
-//! The ground floor of the service: what its listeners and the gateway share.
+//! The HTTP policy of FluxGate, in one place for its layer, its service and its gateway.
 //!
-//! It is a crate because the gateway is one. It knows nothing of limits.
+//! [`evaluate`] turns a request into the context that rules see, as a [`Filter`] says, lets a
+//! [`Handler`] decide, waits if the request must, and returns what to answer: forward the request
+//! with headers, or refuse it with a [`Problem`]. It knows no server and no framework; the caller
+//! passes the head of a request ([`RequestHead`]) and the peer's address.
+//!
+//! | to | see |
+//! |---|---|
+//! | read keys and attributes from requests | [`Source`], [`SourceList`], [`Identity`] |
+//! | find the client behind proxies | [`ClientIpSources`], [`TrustedProxies`] |
+//! | verify tokens | `Jwt`, with the feature `jwt` |
+//! | write the headers of limits | [`LimitHeaders`], [`HeaderFamilies`] |
+//! | keep a request's slots until its response ends | [`RequestHold`], [`HeldUntilDropped`] |
+//!
+//! To limit requests in a Rust server, use `fluxgate-tower`, which applies this to any tower
+//! `Service`.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `axum` | | `Problem` as a response of axum |
+//! | `jwt` | | `Jwt` and `Source::jwt`: claims of verified tokens |
+//! | `server` | | what HTTP listeners share: request ids, buffers, streams, descriptors |
+//! | `tls` | | certificates and trust of TLS clients, with rustls |
+//!
+//! Features only add. The crate needs Rust 1.93. Waiting requests need a Tokio runtime.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![deny(missing_docs)]
 
-#![warn(missing_docs)]
+mod alike_names;
+mod checked_headers;
+mod claims;
+mod client_ip;
+mod context;
+mod evaluation;
+mod filter;
+mod handler;
+mod headers;
+#[cfg(feature = "jwt")]
+mod jwt;
+mod problem;
+mod rate_limit_fields;
+mod report;
+mod request_head;
+mod request_hold;
+#[cfg(feature = "server")]
+pub mod server;
+mod source;
+#[cfg(feature = "tls")]
+mod trust;
+mod wait_permits;
 
-mod buffers;
-mod client_stream;
-mod closing;
-mod descriptors;
-mod error_rewriter;
-mod header_values;
-mod origin;
-mod prefixed_stream;
-pub mod request_id;
-
-pub use fluxgate_tower::internals::Problem;
-use http::HeaderValue;
-
-pub use buffers::{Buffers, INPUT};
-pub use client_stream::ClientStream;
-pub use closing::{LINGER, close_gracefully, send, until_closing};
-pub use descriptors::{DescriptorPermit, DescriptorShare, raise_descriptor_limit};
-pub use error_rewriter::{ErrorRewriter, LibraryErrors, closing_response};
-pub use header_values::{content_length, is_token, wall_clock, write_date};
-pub use origin::{Listener, OUTCOME, Origin, STATUS, TRACEPARENT};
-pub use prefixed_stream::PrefixedStream;
-pub use request_id::REQUEST_ID;
-
-/// The media type of a problem document.
-pub const PROBLEM_JSON: HeaderValue =
-    HeaderValue::from_static(fluxgate_tower::internals::PROBLEM_JSON);
+pub use alike_names::{are_alike, is_plain_name};
+pub use checked_headers::WITHHELD;
+pub use client_ip::{ClientIpSource, ClientIpSources, NetworkError, TrustedProxies, parse_network};
+pub use context::{ContextError, Identity};
+pub use evaluation::{Evaluation, FilterOutcome, IncomingRequest, PendingEvaluation, evaluate};
+pub use filter::Filter;
+pub use filter::alike_headers::imitates_proxy_header;
+pub use handler::{Handler, HeaderNames};
+pub use headers::{HeaderFamilies, HeaderValues, LimitHeaders, ResetFormat};
+#[cfg(feature = "jwt")]
+pub use jwt::{Jwt, JwtError, OnInvalid};
+pub use problem::{
+    FailedClosedStatus, INVALID_TOKEN_CHALLENGE, PROBLEM_JSON, Problem, write_denial,
+    write_denial_start,
+};
+pub use report::Report;
+pub use request_head::{BadRequest, RequestHead, check_method};
+pub use request_hold::{HeldUntilDropped, RequestHold};
+pub use source::{Source, SourceError, SourceList};
+#[cfg(feature = "tls")]
+pub use trust::{
+    ClientCertificates, TrustError, certificates_in, client_config, client_config_with,
+};

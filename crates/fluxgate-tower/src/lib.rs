@@ -49,72 +49,24 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
-mod alike_names;
-mod checked_headers;
-mod claims;
-mod client_ip;
-mod context;
-mod filter;
-mod handler;
-mod headers;
-#[cfg(feature = "jwt")]
-mod jwt;
-mod problem;
 mod rate_limit;
-mod rate_limit_fields;
 #[cfg(feature = "remote")]
 mod remote;
-mod report;
-mod request_head;
-mod request_hold;
-mod source;
-#[cfg(any(feature = "jwt", feature = "remote-tls"))]
-mod trust;
 
-pub use client_ip::{ClientIpSource, ClientIpSources, NetworkError, PeerAddr};
-pub use context::Identity;
-pub use handler::{Handler, HeaderNames};
-pub use headers::{HeaderFamilies, ResetFormat};
+#[cfg(any(feature = "jwt", feature = "remote-tls"))]
+pub use fluxgate_http::TrustError;
+pub use fluxgate_http::{
+    ClientIpSource, ClientIpSources, FailedClosedStatus, Handler, HeaderFamilies, HeaderNames,
+    Identity, NetworkError, Report, RequestHold, ResetFormat, Source, SourceError, SourceList,
+};
 #[cfg(feature = "jwt")]
-pub use jwt::{Jwt, JwtError, OnInvalid};
-pub use problem::FailedClosedStatus;
+pub use fluxgate_http::{Jwt, JwtError, OnInvalid};
 pub use rate_limit::{
-    Customizer, Denial, MakeBody, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture,
-    SameBody, WrapBody,
+    Customizer, Denial, MakeBody, PeerAddr, RateLimit, RateLimitLayer, ResponseBody,
+    ResponseFuture, SameBody, WrapBody,
 };
 #[cfg(feature = "remote")]
-pub use remote::{RemoteError, RemoteHandler};
-pub use report::Report;
-pub use request_hold::RequestHold;
-pub use source::{Source, SourceError, SourceList};
-#[cfg(any(feature = "jwt", feature = "remote-tls"))]
-pub use trust::TrustError;
-
-/// The parts that the other crates of FluxGate are built from. They may change in any
-/// release.
-#[doc(hidden)]
-pub mod internals {
-    pub use crate::alike_names::{are_alike, is_plain_name};
-    pub use crate::client_ip::TrustedProxies;
-    pub use crate::filter::Filter;
-    pub use crate::filter::alike_headers::imitates_proxy_header;
-    pub use crate::filter::evaluate::{FilterOutcome, PendingEvaluation};
-    pub use crate::headers::LimitHeaders;
-    pub use crate::problem::{
-        INVALID_TOKEN_CHALLENGE, PROBLEM_JSON, Problem, write_denial, write_denial_start,
-    };
-    #[cfg(feature = "remote")]
-    pub use crate::remote::{
-        handler::{RemoteCharge, RemoteRules},
-        report::RemoteReport,
-    };
-    pub use crate::request_head::{BadRequest, RequestHead, check_method};
-    pub use crate::request_hold::HeldUntilDropped;
-    #[cfg(feature = "jwt")]
-    pub use crate::trust::client_config;
-    #[cfg(any(feature = "jwt", feature = "remote-tls"))]
-    pub use crate::trust::{ClientCertificates, certificates_in, client_config_with};
-}
+pub use remote::{RemoteCharge, RemoteError, RemoteHandler, RemoteReport, RemoteRules};
 
 /// Compiles and runs the Rust code of the documents as doctests. This crate has all the
 /// dependencies that the code needs.

@@ -7,6 +7,7 @@ mod customizer;
 mod denial;
 mod future;
 mod layer;
+mod peer;
 mod rejection;
 mod service;
 
@@ -15,4 +16,5 @@ pub use customizer::Customizer;
 pub use denial::Denial;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
+pub use peer::PeerAddr;
 pub use service::RateLimit;

@@ -1,10 +1,10 @@
 //! A remote FluxGate service as a handler.
 
-pub(crate) mod handler;
+mod handler;
 mod holds;
 mod in_flight;
 mod pool;
-pub(crate) mod report;
+mod report;
 mod request;
 mod response;
 #[cfg(feature = "remote-tls")]
@@ -18,6 +18,9 @@ use fluxgate_core::Limiter;
 use fluxgate_core::renewal::HoldRenewals;
 use http::Uri;
 use http::uri::Scheme;
+
+pub use handler::{RemoteCharge, RemoteRules};
+pub use report::RemoteReport;
 
 use pool::ConnectionPool;
 use tokio::sync::Semaphore;
@@ -88,7 +91,7 @@ pub enum RemoteError {
     /// The certificates cannot be used.
     #[cfg(feature = "remote-tls")]
     #[error(transparent)]
-    Trust(#[from] crate::trust::TrustError),
+    Trust(#[from] fluxgate_http::TrustError),
 }
 
 impl RemoteHandler {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::rules::RuleOptions;
-use fluxgate_http::Problem;
+use fluxgate_http::{INVALID_TOKEN_CHALLENGE, Problem};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 
@@ -103,7 +103,10 @@ impl AdminAccess {
         }
         let Some(token) = bearer_token(head) else {
             denied(AdminDenial::NoToken);
-            return Err(unauthorized("a bearer token is required", "Bearer"));
+            return Err(Problem::unauthorized(
+                "a bearer token is required",
+                HeaderValue::from_static("Bearer"),
+            ));
         };
         let tokens = tokens.current();
         let Some(known) = tokens.find(token) else {
@@ -115,8 +118,10 @@ impl AdminAccess {
                      refused for a minute"
                 );
             }
-            let challenge = "Bearer error=\"invalid_token\"";
-            return Err(unauthorized("the bearer token is unknown", challenge));
+            return Err(Problem::unauthorized(
+                "the bearer token is unknown",
+                INVALID_TOKEN_CHALLENGE,
+            ));
         };
         Caller::with_role(known, role).inspect_err(|_| denied(AdminDenial::Role))
     }
@@ -187,11 +192,4 @@ fn bearer_token(head: &Parts) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     let token = token.trim_ascii();
     (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
-}
-
-fn unauthorized(detail: &str, challenge: &'static str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, detail).with_header(
-        header::WWW_AUTHENTICATE,
-        HeaderValue::from_static(challenge),
-    )
 }

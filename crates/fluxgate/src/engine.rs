@@ -14,7 +14,7 @@ use fluxgate_core::{
     AdHocDecision, AdHocKey, Band, BandState, Decision, DynStore, Explanation, HoldId, Limiter,
     LimiterError, Observer, OnError, RequestContext, RuleSets, Settled, Settlement, StoreError,
 };
-use fluxgate_http::Origin;
+use fluxgate_http::server::Origin;
 use fluxgate_redis::etag_of;
 
 pub(crate) use any_store::AnyStore;

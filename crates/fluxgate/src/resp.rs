@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_http::ClientStream;
+use fluxgate_http::server::ClientStream;
 use socket2::{SockRef, TcpKeepalive};
 use tokio_util::sync::CancellationToken;
 

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
-use fluxgate_http::{DescriptorShare, Listener, raise_descriptor_limit};
+use fluxgate_http::server::{DescriptorShare, Listener, raise_descriptor_limit};
 use fluxgate_redis::{BackOff, RedisStore};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;

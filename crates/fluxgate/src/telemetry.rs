@@ -22,7 +22,7 @@ use fluxgate_core::{
     RuleAction, RuleSet, StoreError,
 };
 use fluxgate_gateway::CallEnd;
-use fluxgate_http::{Listener, Origin};
+use fluxgate_http::server::{Listener, Origin};
 use quanta::Instant;
 use tracing::field;
 

@@ -1,12 +1,12 @@
 //! Requests of routes that count the tokens of language models.
 
-use std::net::IpAddr;
-
 use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::{Decision, Outcome, RequestContextBuilder, Settlement};
+use fluxgate_http::{
+    ContextError, Evaluation, Filter, FilterOutcome, Handler, IncomingRequest, RequestHead,
+    RequestHold,
+};
 use fluxgate_llm::Api;
-use fluxgate_tower::internals::{Filter, FilterOutcome, RequestHead};
-use fluxgate_tower::{Handler, RequestHold};
 
 use super::ReceivedRequest;
 use crate::config::{LlmConfig, MAX_CALL_BODY, UnknownCalls};
@@ -37,13 +37,13 @@ impl<E: Engine> Gateway<E> {
         let kind = CallKind::of(request.head, request.path, has_body, request.upgrades)?;
         let tokens = match kind {
             CallKind::Known(api) => {
-                let evaluation = CallEvaluation {
+                let call = EvaluatedCall {
                     filter,
                     handler,
                     rules: &rules,
-                    request,
+                    request: request.incoming(),
                 };
-                return self.evaluate_known(llm, api, evaluation, body).await;
+                return self.evaluate_known(llm, api, call, body).await;
             }
             CallKind::NoCall => None,
             CallKind::Unknown => match llm.unknown {
@@ -52,15 +52,18 @@ impl<E: Engine> Gateway<E> {
                 UnknownCalls::Deny => return Err(GatewayError::UnknownCall),
             },
         };
-        let (head, peer) = ((request.head, request.path), request.client.peer.ip());
-        let evaluation = filter.evaluate_with(handler, &rules, head, Some(peer), |context| {
+        let evaluation = Evaluation::new(filter, handler, &rules, request.incoming(), |context| {
             match tokens {
                 // What it uses is not known afterwards either, so nothing is held.
                 Some(tokens) => with_tokens(context, [tokens; 3]),
                 None => context.without_tokens(),
             }
         });
-        Ok((evaluation.await, None))
+        let outcome = match evaluation {
+            Ok(evaluation) => evaluation.evaluate().await,
+            Err(error) => error.into(),
+        };
+        Ok((outcome, None))
     }
 
     /// Evaluates a call whose tokens can be counted.
@@ -73,7 +76,7 @@ impl<E: Engine> Gateway<E> {
         &self,
         llm: LlmConfig,
         api: Api,
-        evaluation: CallEvaluation<'_, D, H>,
+        evaluated: EvaluatedCall<'_, D, H>,
         body: &mut impl ReadBody,
     ) -> Result<CallOutcome, GatewayError>
     where
@@ -84,7 +87,7 @@ impl<E: Engine> Gateway<E> {
         let provisional = if has_arrived {
             ProvisionalHold::default()
         } else {
-            match evaluation.admit_body().await {
+            match evaluated.admit_body().await {
                 Ok(provisional) => provisional,
                 Err(refused) => return Ok((refused, None)),
             }
@@ -94,7 +97,7 @@ impl<E: Engine> Gateway<E> {
         let mut call = match read.and_then(|body| ReservedCall::read(api, body, llm.reserve)) {
             Ok(call) => call,
             Err(error) if has_arrived => {
-                return match evaluation.refusal().await {
+                return match evaluated.refusal().await {
                     Some(refused) => Ok((refused, None)),
                     None => Err(error),
                 };
@@ -102,20 +105,20 @@ impl<E: Engine> Gateway<E> {
             Err(error) => return Err(error),
         };
         provisional.release().await;
-        let outcome = evaluation.evaluate(&mut call).await;
+        let outcome = evaluated.evaluate(&mut call).await;
         Ok((outcome, Some(call)))
     }
 }
 
 /// A call that is evaluated by one filter and one version of its rules.
-struct CallEvaluation<'a, D, H> {
+struct EvaluatedCall<'a, D, H> {
     filter: &'a Filter,
     handler: &'a H,
     rules: &'a Option<ActiveRuleSet>,
-    request: &'a ReceivedRequest<'a, D>,
+    request: IncomingRequest<'a, D>,
 }
 
-impl<'a, D, H> CallEvaluation<'a, D, H>
+impl<'a, D, H> EvaluatedCall<'a, D, H>
 where
     D: RequestHead + Sync,
     H: Handler<Report = Decision, Rules = Option<ActiveRuleSet>>,
@@ -125,32 +128,49 @@ where
         if let Some(refused) = self.refusal().await {
             return Err(refused);
         }
-        let (head, peer) = ((self.request.head, self.request.path), self.peer());
-        let filter = self.filter;
-        let hold = filter.hold_provisionally(self.handler, self.rules, head, peer, decides);
-        Ok(ProvisionalHold(Box::pin(hold).await?))
+        let evaluation = self.evaluation(|context| context.provisional().held())?;
+        let hold = Box::pin(evaluation.hold_provisionally(decides)).await?;
+        Ok(ProvisionalHold(hold))
     }
 
     /// Returns how the call is refused whatever its body says: by missing keys, or by rules that
     /// do not count tokens. Rules that do may refuse it too, if they already owe some.
     async fn refusal(&self) -> Option<FilterOutcome<Decision>> {
-        let (head, peer) = ((self.request.head, self.request.path), self.peer());
-        let filter = self.filter;
         // It is held as the call will be, for the levels of its limits.
-        let customize = |context: RequestContextBuilder<'a>| context.without_tokens().held();
-        let refusal = filter.refusal(self.handler, self.rules, head, peer, customize, decides);
-        Box::pin(refusal).await
+        match self.evaluation(|context| context.without_tokens().held()) {
+            Ok(evaluation) => Box::pin(evaluation.refusal(decides)).await,
+            Err(error) => Some(error.into()),
+        }
     }
 
-    /// Evaluates the call with its tokens.
+    /// Evaluates the call with its tokens, which are held until it is settled. Rules that clamp
+    /// lower them first.
     async fn evaluate(&self, call: &mut ReservedCall) -> FilterOutcome<Decision> {
-        let (head, peer) = ((self.request.head, self.request.path), self.peer());
-        call.evaluate(self.filter, self.handler, self.rules, head, peer)
-            .await
+        let clamps = |rules: &ActiveRuleSet| rules.rules().iter().any(|rule| rule.clamps());
+        if self.rules.as_ref().is_some_and(clamps)
+            && let Ok(evaluation) = self.evaluation(|context| call.reserve(context))
+        {
+            // The future is large, and few rules clamp.
+            let decision = Box::pin(evaluation.peek()).await;
+            call.clamp(decision.levels());
+        }
+        match self.evaluation(|context| call.reserve(context)) {
+            Ok(evaluation) => evaluation.evaluate().await,
+            Err(error) => error.into(),
+        }
     }
 
-    fn peer(&self) -> Option<IpAddr> {
-        Some(self.request.client.peer.ip())
+    fn evaluation(
+        &self,
+        customize: impl FnOnce(RequestContextBuilder<'a>) -> RequestContextBuilder<'a>,
+    ) -> Result<Evaluation<'a, H>, ContextError> {
+        Evaluation::new(
+            self.filter,
+            self.handler,
+            self.rules,
+            self.request,
+            customize,
+        )
     }
 }
 

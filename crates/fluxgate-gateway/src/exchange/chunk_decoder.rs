@@ -1,6 +1,6 @@
 //! Decodes the chunks of a response body.
 
-use fluxgate_http::is_token;
+use fluxgate_http::server::is_token;
 
 /// The longest line before a chunk: its size and extensions.
 const MAX_LINE: usize = 1024;

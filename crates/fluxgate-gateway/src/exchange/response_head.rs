@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use fluxgate_http::content_length;
+use fluxgate_http::server::content_length;
 use smallvec::SmallVec;
 
 use crate::hop_by_hop::{HeaderKind, connection_options};
@@ -11,7 +11,7 @@ const MAX_HEADERS: usize = 100;
 
 /// What the client asked for besides a response.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct ExpectedResponse {
     /// Whether it is a `HEAD` request, so that no body follows.
     pub(crate) head_only: bool,
     /// Whether the client accepts trailers.
@@ -63,7 +63,7 @@ pub(crate) enum HeadError {
 
 impl<'a> ResponseHead<'a> {
     /// Parses the head that the bytes begin with.
-    pub(crate) fn parse(bytes: &'a [u8], wanted: Wanted) -> Result<Self, HeadError> {
+    pub(crate) fn parse(bytes: &'a [u8], wanted: ExpectedResponse) -> Result<Self, HeadError> {
         let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
@@ -77,10 +77,10 @@ impl<'a> ResponseHead<'a> {
         let status = response.code.filter(|code| *code >= 100);
         let status = status.ok_or(HeadError::Invalid)?;
         let is_http11 = response.version == Some(1);
-        let mut fields = Fields {
+        let mut fields = HeadFields {
             is_http11,
             keeps_alive: is_http11,
-            ..Fields::default()
+            ..HeadFields::default()
         };
         let mut headers = Headers::new();
         for header in &*response.headers {
@@ -115,7 +115,7 @@ impl<'a> ResponseHead<'a> {
 
 /// What the headers say about the body and the connection.
 #[derive(Default)]
-struct Fields<'a> {
+struct HeadFields<'a> {
     is_http11: bool,
     keeps_alive: bool,
     length: Option<u64>,
@@ -126,9 +126,13 @@ struct Fields<'a> {
     named: SmallVec<[&'a [u8]; 2]>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> HeadFields<'a> {
     /// Reads a header; returns whether it is forwarded.
-    fn read(&mut self, header: &httparse::Header<'a>, wanted: Wanted) -> Result<bool, HeadError> {
+    fn read(
+        &mut self,
+        header: &httparse::Header<'a>,
+        wanted: ExpectedResponse,
+    ) -> Result<bool, HeadError> {
         Ok(match HeaderKind::of(header.name) {
             HeaderKind::ContentLength => {
                 let length = content_length(header.value).ok_or(HeadError::Invalid)?;
@@ -175,7 +179,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn framing(&mut self, status: u16, wanted: Wanted) -> Result<Framing, HeadError> {
+    fn framing(&mut self, status: u16, wanted: ExpectedResponse) -> Result<Framing, HeadError> {
         // HTTP/1.0 has no chunks (RFC 9112, section 6.1).
         if self.is_chunked && (self.length.is_some() || !self.is_http11) {
             return Err(HeadError::Invalid);
@@ -200,9 +204,9 @@ mod tests {
 
     /// The names of the forwarded headers, the framing, and whether the connection is kept.
     fn parse(head: &str, head_only: bool) -> Result<(Vec<String>, Framing, bool), HeadError> {
-        let wanted = Wanted {
+        let wanted = ExpectedResponse {
             head_only,
-            ..Wanted::default()
+            ..ExpectedResponse::default()
         };
         let parsed = ResponseHead::parse(head.as_bytes(), wanted)?;
         assert_eq!(parsed.length, head.len());
@@ -226,16 +230,16 @@ mod tests {
     #[test]
     fn a_date_that_connection_names_is_removed() {
         let head = b"HTTP/1.1 200 OK\r\nConnection: date\r\nDate: x\r\nContent-Length: 0\r\n\r\n";
-        let parsed = ResponseHead::parse(head, Wanted::default()).unwrap();
+        let parsed = ResponseHead::parse(head, ExpectedResponse::default()).unwrap();
         assert!(!parsed.has_date && parsed.headers.len() == 1);
     }
 
     #[test]
     fn trailers_are_announced_to_clients_that_accept_them() {
         let head = b"HTTP/1.1 200 OK\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let wanted = Wanted {
+        let wanted = ExpectedResponse {
             trailers: true,
-            ..Wanted::default()
+            ..ExpectedResponse::default()
         };
         let parsed = ResponseHead::parse(head, wanted).unwrap();
         assert_eq!(parsed.headers[..], [("Trailer", &b"x-sum"[..])]);

@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fluxgate_http::{Buffers, ClientStream, LINGER};
+use fluxgate_http::server::{Buffers, ClientStream, LINGER};
 use tokio::io::{Interest, ReadBuf};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fluxgate_http::ClientStream;
+use fluxgate_http::server::ClientStream;
 use fluxgate_llm::MeterOutput;
 
 use super::response::{BodyCopy, BodyEnd, LONG, LONG_READ, write_chunk};
@@ -17,7 +17,7 @@ enum Decoder {
 }
 
 /// What some bytes of a response hold.
-struct Decoded<'a> {
+struct DecodedChunk<'a> {
     content: &'a [u8],
     has_ended: bool,
     /// Whether more follows than the body.
@@ -118,13 +118,13 @@ impl Decoder {
         bytes: &'a [u8],
         is_closed: bool,
         scratch: &'a mut Vec<u8>,
-    ) -> Option<Decoded<'a>> {
+    ) -> Option<DecodedChunk<'a>> {
         match self {
             Self::Length(left) => {
                 let here = bytes.len();
                 let count = usize::try_from(*left).map_or(here, |left| left.min(here));
                 *left -= count as u64;
-                Some(Decoded {
+                Some(DecodedChunk {
                     content: &bytes[..count],
                     has_ended: *left == 0,
                     has_surplus: count < here,
@@ -134,13 +134,13 @@ impl Decoder {
                 scratch.clear();
                 let read = decoder.read(bytes, |piece| scratch.extend_from_slice(piece));
                 let read = read.ok()?;
-                Some(Decoded {
+                Some(DecodedChunk {
                     content: scratch,
                     has_ended: decoder.has_ended(),
                     has_surplus: read < bytes.len(),
                 })
             }
-            Self::UntilClose => Some(Decoded {
+            Self::UntilClose => Some(DecodedChunk {
                 content: bytes,
                 has_ended: is_closed,
                 has_surplus: false,

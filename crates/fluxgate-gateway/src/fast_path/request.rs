@@ -3,8 +3,8 @@
 use std::mem::MaybeUninit;
 
 use fluxgate_core::path::RequestPath;
-use fluxgate_http::content_length;
-use fluxgate_tower::internals::{RequestHead, check_method, is_plain_name};
+use fluxgate_http::server::content_length;
+use fluxgate_http::{RequestHead, check_method, is_plain_name};
 use memchr::memchr_iter;
 
 use crate::hop_by_hop::HeaderKind;

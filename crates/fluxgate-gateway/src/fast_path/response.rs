@@ -7,8 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fluxgate_core::Decision;
-use fluxgate_http::{ClientStream, request_id, wall_clock, write_date};
-use fluxgate_tower::internals::LimitHeaders;
+use fluxgate_http::LimitHeaders;
+use fluxgate_http::server::{ClientStream, request_id, wall_clock, write_date};
 
 use super::client::Client;
 use crate::exchange::{ChunkDecoder, Framing, ResponseHead};

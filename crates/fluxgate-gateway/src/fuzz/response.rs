@@ -1,17 +1,17 @@
 //! What the parser of response heads guarantees for any bytes.
 
-use fluxgate_tower::internals::LimitHeaders;
+use fluxgate_http::LimitHeaders;
 
 use super::WrittenHead;
-use crate::exchange::{Framing, HeadError, ResponseHead, Wanted};
+use crate::exchange::{ExpectedResponse, Framing, HeadError, ResponseHead};
 use crate::fast_path::write_response_head;
 
 /// The head that is written can be read in one way only: the way in which it was parsed.
 pub fn response(bytes: &[u8]) {
     for head_only in [false, true] {
-        let wanted = Wanted {
+        let wanted = ExpectedResponse {
             head_only,
-            ..Wanted::default()
+            ..ExpectedResponse::default()
         };
         let Ok(head) = ResponseHead::parse(bytes, wanted) else {
             continue;

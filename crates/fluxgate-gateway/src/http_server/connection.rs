@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fluxgate_http::{
+use fluxgate_http::server::{
     ClientStream, ErrorRewriter, LibraryErrors, Listener, Origin, PrefixedStream, closing_response,
     until_closing,
 };
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::service::Client;
-use super::tunnel::TunnelSlot;
+use super::tunnel::PendingTunnel;
 use crate::admission::ConnectionInfo;
 use crate::error::GatewayError;
 use crate::fast_path;
@@ -23,7 +23,7 @@ use crate::gateway::{Engine, Gateway};
 use crate::timeouts::{ConnectionState, TimeoutStream, idle_after_parking};
 
 /// A parked connection, and what has been read of its next request.
-type Parked<S> = (S, Vec<u8>);
+type ParkedConnection<S> = (S, Vec<u8>);
 
 impl<E: Engine> Gateway<E> {
     /// Serves a connection until it ends. Once `closing` is cancelled, requests in flight are
@@ -81,15 +81,15 @@ impl<E: Engine> Gateway<E> {
     /// needs none of hyper's memory.
     async fn serve_with_hyper<S: ClientStream>(
         self: &Arc<Self>,
-        (stream, read): Parked<S>,
+        (stream, read): ParkedConnection<S>,
         info: ConnectionInfo,
         closing: &CancellationToken,
-    ) -> Option<Parked<S>> {
+    ) -> Option<ParkedConnection<S>> {
         let mut stream = PrefixedStream::new(read, stream);
         let client = &Arc::new(Client {
             info,
             state: Arc::new(ConnectionState::default()),
-            tunnel: TunnelSlot::default(),
+            tunnel: PendingTunnel::default(),
             closing: closing.clone(),
         });
         let first_head_by = Instant::now() + self.timeouts.headers;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use fluxgate_tower::internals::HeldUntilDropped;
+use fluxgate_http::HeldUntilDropped;
 use http_body::{Body, Frame, SizeHint};
 
 use super::metered_body::MeteredBody;
@@ -19,7 +19,7 @@ const MAX_FRAME: usize = 16 * 1024;
 /// A body of the gateway itself, or of an upstream.
 #[derive(Debug)]
 pub(super) struct ResponseBody {
-    kind: Kind,
+    kind: BodyKind,
     /// On HTTP/2: the progress of the response, and the rest of the frame that is being
     /// split.
     split: Option<(Arc<Progress>, Bytes)>,
@@ -30,7 +30,7 @@ pub(super) struct ResponseBody {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum BodyKind {
     Whole(Option<Bytes>),
     Upstream(Box<BodyReader>),
     Metered(Box<MeteredBody>),
@@ -38,24 +38,24 @@ enum Kind {
 
 impl ResponseBody {
     pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
-        Self::new(Kind::Whole(Some(bytes.into())))
+        Self::new(BodyKind::Whole(Some(bytes.into())))
     }
 
     pub(super) fn upstream(reader: BodyReader) -> Self {
         if reader.has_ended() {
             Self::whole(Bytes::new())
         } else {
-            Self::new(Kind::Upstream(Box::new(reader)))
+            Self::new(BodyKind::Upstream(Box::new(reader)))
         }
     }
 
     /// The answer to a call, which is counted as it passes.
     pub(super) fn metered(reader: BodyReader, call: Box<MeteredCall>) -> Self {
         let body = MeteredBody::new(reader, call);
-        Self::new(Kind::Metered(Box::new(body)))
+        Self::new(BodyKind::Metered(Box::new(body)))
     }
 
-    fn new(kind: Kind) -> Self {
+    fn new(kind: BodyKind) -> Self {
         Self {
             kind,
             split: None,
@@ -87,12 +87,12 @@ impl ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ResponseError>>> {
         match &mut self.kind {
-            Kind::Whole(bytes) => {
+            BodyKind::Whole(bytes) => {
                 let bytes = bytes.take().filter(|bytes| !bytes.is_empty());
                 Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
-            Kind::Upstream(reader) => reader.poll_frame(cx),
-            Kind::Metered(body) => body.poll_frame(cx),
+            BodyKind::Upstream(reader) => reader.poll_frame(cx),
+            BodyKind::Metered(body) => body.poll_frame(cx),
         }
     }
 
@@ -133,21 +133,21 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         let is_over = match &self.kind {
-            Kind::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
-            Kind::Upstream(reader) => reader.has_ended(),
-            Kind::Metered(body) => body.has_ended(),
+            BodyKind::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            BodyKind::Upstream(reader) => reader.has_ended(),
+            BodyKind::Metered(body) => body.has_ended(),
         };
         is_over && self.rest() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
         let hint = match &self.kind {
-            Kind::Whole(bytes) => {
+            BodyKind::Whole(bytes) => {
                 let length = bytes.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX))
             }
-            Kind::Upstream(reader) => reader.size_hint(),
-            Kind::Metered(body) => body.size_hint(),
+            BodyKind::Upstream(reader) => reader.size_hint(),
+            BodyKind::Metered(body) => body.size_hint(),
         };
         let mut whole = SizeHint::new();
         whole.set_lower(hint.lower().saturating_add(self.rest()));

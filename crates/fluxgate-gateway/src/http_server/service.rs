@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_http::{Buffers, Listener, Origin, PROBLEM_JSON, PrefixedStream, REQUEST_ID};
-use fluxgate_tower::internals::{
-    HeldUntilDropped, INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead as _,
-};
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, UPGRADE, WWW_AUTHENTICATE};
+use fluxgate_http::server::{Buffers, Listener, Origin, PrefixedStream, REQUEST_ID};
+use fluxgate_http::{HeldUntilDropped, LimitHeaders, PROBLEM_JSON, RequestHead as _};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
@@ -18,12 +16,12 @@ use hyper::upgrade::OnUpgrade;
 use tokio_util::sync::CancellationToken;
 
 use super::response_body::ResponseBody;
-use super::tunnel::{Tunnel, TunnelSlot};
-use crate::admission::{Admitted, ConnectionInfo, ReceivedRequest, Rejected};
+use super::tunnel::{PendingTunnel, Tunnel};
+use crate::admission::{Admission, ConnectionInfo, ReceivedRequest, Refusal};
 use crate::echo;
 use crate::error::GatewayError;
-use crate::exchange::{BodyReader, OutgoingRequest, ResponseHead, Wanted};
-use crate::forward::{ForwardError, Forwarded, UpstreamResponse};
+use crate::exchange::{BodyReader, ExpectedResponse, OutgoingRequest, ResponseHead};
+use crate::forward::{ForwardError, ForwardOutcome, UpstreamResponse};
 use crate::gateway::{Engine, Gateway};
 use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::request_body::RequestBody;
@@ -39,7 +37,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) struct Client {
     pub(super) info: ConnectionInfo,
     pub(super) state: Arc<ConnectionState>,
-    pub(super) tunnel: TunnelSlot,
+    pub(super) tunnel: PendingTunnel,
     pub(super) closing: CancellationToken,
 }
 
@@ -96,7 +94,7 @@ impl<E: Engine> Gateway<E> {
             Ok(checked) => checked,
             Err(error) => {
                 self.log(&error, origin, None, None);
-                return rejection(&Rejected::new(error, LimitHeaders::default()));
+                return rejection(&Refusal::new(error, LimitHeaders::default()));
             }
         };
         let request = ReceivedRequest {
@@ -129,7 +127,7 @@ impl<E: Engine> Gateway<E> {
                 }
                 response.map(|body| body.keeping(admitted.held))
             }
-            Err(error) => rejection(&Rejected::new(error, admitted.limit_headers)),
+            Err(error) => rejection(&Refusal::new(error, admitted.limit_headers)),
         }
     }
 
@@ -138,7 +136,7 @@ impl<E: Engine> Gateway<E> {
         request: &ReceivedRequest<'_, Parts>,
         checked: &CheckedHead<'_>,
         body: Option<Box<RequestBody>>,
-        admitted: &mut Admitted<'_>,
+        admitted: &mut Admission<'_>,
         origin: &Origin<'_>,
         client: &Client,
     ) -> Result<Response<ResponseBody>, GatewayError> {
@@ -146,7 +144,7 @@ impl<E: Engine> Gateway<E> {
         let counts_calls = admitted.route.counts_calls(request.path);
         let upgrade = checked.upgrade;
         let upgrade = upgrade.filter(|_| can_upgrade(parts) && !counts_calls);
-        let wanted = Wanted {
+        let wanted = ExpectedResponse {
             head_only: parts.method() == "HEAD",
             trailers: checked.trailers,
             upgrade: upgrade.is_some(),
@@ -177,8 +175,10 @@ impl<E: Engine> Gateway<E> {
             .forwarder
             .forward(admitted.route, outgoing, |head, _| response_head(head));
         let response = match forwarded.await {
-            Ok(Forwarded::Response(response)) => Ok(self.pass_on(response, wanted, call, client)),
-            Ok(Forwarded::Echo(body)) => {
+            Ok(ForwardOutcome::Response(response)) => {
+                Ok(self.pass_on(response, wanted, call, client))
+            }
+            Ok(ForwardOutcome::Echo(body)) => {
                 MeteredCall::unsent(call);
                 let length = match body {
                     Some(mut body) => body.discard(self.timeouts.idle).await,
@@ -205,7 +205,7 @@ impl<E: Engine> Gateway<E> {
     fn pass_on(
         &self,
         response: UpstreamResponse<Response<()>>,
-        wanted: Wanted,
+        wanted: ExpectedResponse,
         call: Option<Box<MeteredCall>>,
         client: &Client,
     ) -> Response<ResponseBody> {
@@ -322,15 +322,11 @@ fn response_head(head: &ResponseHead<'_>) -> Response<()> {
 }
 
 /// Returns the response to a request that is not forwarded.
-fn rejection(rejected: &Rejected) -> Response<ResponseBody> {
+fn rejection(rejected: &Refusal) -> Response<ResponseBody> {
     let mut body = Vec::new();
     let status = rejected.write_body(&mut body);
     let mut response = own_response(status, PROBLEM_JSON, body);
     rejected.limit_headers.write(response.headers_mut());
-    if status == StatusCode::UNAUTHORIZED {
-        let challenge = HeaderValue::from_static(INVALID_TOKEN_CHALLENGE);
-        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-    }
     if rejected.closes_connection() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }

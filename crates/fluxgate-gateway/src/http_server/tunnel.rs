@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fluxgate_http::PrefixedStream;
-use fluxgate_tower::internals::HeldUntilDropped;
+use fluxgate_http::HeldUntilDropped;
+use fluxgate_http::server::PrefixedStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
@@ -31,9 +31,9 @@ pub(super) struct Tunnel {
 
 /// Where a request leaves the tunnel that its connection becomes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TunnelSlot(Arc<Mutex<Option<Tunnel>>>);
+pub(super) struct PendingTunnel(Arc<Mutex<Option<Tunnel>>>);
 
-impl TunnelSlot {
+impl PendingTunnel {
     pub(super) fn put(&self, tunnel: Tunnel) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
     }

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use fluxgate_core::path::RequestPath;
+use fluxgate_http::RequestHead;
 use fluxgate_llm::Api;
-use fluxgate_tower::internals::RequestHead;
 
 use super::body_buffer::{BodyBuffer, BufferedBody};
 use super::content_type::check_body_head;

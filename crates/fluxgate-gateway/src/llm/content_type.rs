@@ -1,6 +1,6 @@
 //! What the head of a call says of its body.
 
-use fluxgate_tower::internals::RequestHead;
+use fluxgate_http::RequestHead;
 
 use crate::error::GatewayError;
 
@@ -58,7 +58,7 @@ fn is_utf8_json(value: &[u8]) -> bool {
 
 /// Returns whether a text is a token of RFC 9110.
 fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(fluxgate_http::is_token)
+    !text.is_empty() && text.bytes().all(fluxgate_http::server::is_token)
 }
 
 #[cfg(test)]

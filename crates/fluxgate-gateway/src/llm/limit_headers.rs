@@ -2,7 +2,7 @@
 
 use fluxgate_core::store::Micros;
 use fluxgate_core::{BandLevel, Decision};
-use fluxgate_tower::internals::LimitHeaders;
+use fluxgate_http::LimitHeaders;
 use http::{HeaderName, HeaderValue};
 
 const REQUESTS: [HeaderName; 3] = [

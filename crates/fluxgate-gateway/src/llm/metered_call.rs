@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fluxgate_core::Tokens;
+use fluxgate_http::RequestHold;
 use fluxgate_llm::{AnswerFormat, Meter, MeterOutput, Request, TokenUsage};
-use fluxgate_tower::RequestHold;
 
 use super::call_observer::{CallEnd, CallObserver};
 use crate::config::OnAbort;
@@ -19,7 +19,7 @@ pub(crate) struct MeteredCall {
     hold: RequestHold,
     on_abort: OnAbort,
     observer: Arc<dyn CallObserver>,
-    progress: Progress,
+    progress: CallProgress,
     /// Whether events may be removed from the answer.
     removes_events: bool,
 }
@@ -32,7 +32,7 @@ const UNUSED: TokenUsage = TokenUsage {
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum CallProgress {
     /// Nothing was used: the call was not sent, or was answered with an error.
     Unused,
     /// The upstream may have read the prompt.
@@ -55,7 +55,7 @@ impl MeteredCall {
             hold,
             on_abort,
             observer,
-            progress: Progress::Unused,
+            progress: CallProgress::Unused,
             removes_events: false,
         }
     }
@@ -63,13 +63,13 @@ impl MeteredCall {
     /// Records that the call is sent: if the client does not wait for the answer, the prompt
     /// counts.
     pub(crate) fn sent(&mut self) {
-        self.progress = Progress::Sent;
+        self.progress = CallProgress::Sent;
     }
 
     /// Settles a call that no upstream has seen: no tokens count.
     pub(crate) fn unsent(call: Option<Box<Self>>) {
         if let Some(mut call) = call {
-            call.progress = Progress::Unused;
+            call.progress = CallProgress::Unused;
         }
     }
 
@@ -90,7 +90,7 @@ impl MeteredCall {
         headers: impl Iterator<Item = (&'h str, &'h [u8])>,
     ) {
         if !(200..300).contains(&status) {
-            self.progress = Progress::Unused;
+            self.progress = CallProgress::Unused;
             return;
         }
         let (mut content_type, mut encoding) = (None, None);
@@ -108,7 +108,7 @@ impl MeteredCall {
         let format = AnswerFormat::of_headers(content_type, encoding);
         self.removes_events = format == AnswerFormat::Events && request.needs_usage_option();
         self.meter = Meter::new(request, format);
-        self.progress = Progress::Answered;
+        self.progress = CallProgress::Answered;
     }
 
     /// Returns whether events may be removed from the answer, so that its length is unknown.
@@ -119,7 +119,7 @@ impl MeteredCall {
     /// Takes a part of the answer. Returns what to pass on.
     pub(crate) fn feed(&mut self, part: &[u8]) -> MeterOutput {
         match self.progress {
-            Progress::Answered => self.meter.feed(part),
+            CallProgress::Answered => self.meter.feed(part),
             _ => MeterOutput::Unchanged,
         }
     }
@@ -136,7 +136,7 @@ impl MeteredCall {
 
     fn end(&mut self, end: impl FnOnce(&mut Meter) -> Vec<u8>) -> Vec<u8> {
         let rest = match self.progress {
-            Progress::Answered => end(&mut self.meter),
+            CallProgress::Answered => end(&mut self.meter),
             _ => Vec::new(),
         };
         self.settle(TokenUsage::clone);
@@ -145,7 +145,7 @@ impl MeteredCall {
 
     /// Settles a call whose client has left, or that got no answer.
     fn abandon(&mut self) {
-        if self.progress == Progress::Answered {
+        if self.progress == CallProgress::Answered {
             let _ = self.meter.cut_off();
         }
         let request = self.meter.request();
@@ -171,9 +171,9 @@ impl MeteredCall {
     /// Settles the call with what `charge` makes of the tokens that were seen.
     fn settle(&mut self, charge: impl FnOnce(&TokenUsage) -> TokenUsage) {
         let (end, used) = match self.progress {
-            Progress::Settled => return,
-            Progress::Unused => (CallEnd::Failed, UNUSED),
-            Progress::Sent | Progress::Answered => {
+            CallProgress::Settled => return,
+            CallProgress::Unused => (CallEnd::Failed, UNUSED),
+            CallProgress::Sent | CallProgress::Answered => {
                 let used = charge(&self.meter.tokens());
                 let end = if used.is_reported {
                     CallEnd::Reported
@@ -183,7 +183,7 @@ impl MeteredCall {
                 (end, used)
             }
         };
-        self.progress = Progress::Settled;
+        self.progress = CallProgress::Settled;
         let (prompt, completion) = (used.prompt_tokens, used.completion_tokens);
         self.observer.call_settled(end, prompt, completion);
         self.hold.settle_in_background([

@@ -1,15 +1,11 @@
 //! A call that reserves its tokens.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fluxgate_core::path::RequestPath;
-use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::{BandLevel, Decision, RequestContextBuilder, Tokens};
+use fluxgate_http::RequestHold;
 use fluxgate_llm::{Api, Request, Reserve};
-use fluxgate_tower::internals::{Filter, FilterOutcome, RequestHead};
-use fluxgate_tower::{Handler, RequestHold};
 
 use super::body_buffer::BufferedBody;
 use super::call_observer::CallObserver;
@@ -36,33 +32,18 @@ impl ReservedCall {
         Ok(Self { request, body })
     }
 
-    /// Evaluates the call with its tokens, which are held until it is settled.
-    pub(crate) async fn evaluate<H>(
-        &mut self,
-        filter: &Filter,
-        handler: &H,
-        rules: &Option<ActiveRuleSet>,
-        request: (&(impl RequestHead + Sync), &RequestPath<'_>),
-        peer: Option<IpAddr>,
-    ) -> FilterOutcome<Decision>
-    where
-        H: Handler<Report = Decision, Rules = Option<ActiveRuleSet>>,
-    {
-        if rules.as_ref().is_some_and(clamps) {
-            let reserved = self.tokens();
-            let peek = filter.peek(handler, rules, request, peer, |context| {
-                with_tokens(context, reserved).held()
-            });
-            // The future is large, and few rules clamp.
-            if let Some(decision) = Box::pin(peek).await {
-                self.clamp(decision.levels());
-            }
-        }
-        let reserved = self.tokens();
-        let evaluation = filter.evaluate_with(handler, rules, request, peer, |context| {
-            with_tokens(context, reserved).held()
-        });
-        evaluation.await
+    /// Adds the tokens of the call to its context, to hold them until it is settled.
+    pub(crate) fn reserve<'c>(
+        &self,
+        context: RequestContextBuilder<'c>,
+    ) -> RequestContextBuilder<'c> {
+        let request = &self.request;
+        let tokens = [
+            request.total_tokens(),
+            request.prompt_tokens(),
+            request.completion_tokens(),
+        ];
+        with_tokens(context, tokens).held()
     }
 
     /// Returns the call that was allowed, and what to send. If the decision counts no tokens,
@@ -91,7 +72,7 @@ impl ReservedCall {
     /// The bound is sent also if the client stated none, so that the call cannot use more than
     /// it reserved. If nothing is left, the bound is what the rules ever allow: the call is
     /// denied, or waits, as if it had asked for no more.
-    fn clamp<'d>(&mut self, levels: impl Iterator<Item = BandLevel<'d>>) {
+    pub(crate) fn clamp<'d>(&mut self, levels: impl Iterator<Item = BandLevel<'d>>) {
         let prompt = self.request.prompt_tokens();
         let (mut left, mut most) = (None::<u64>, u64::MAX);
         for level in levels.filter(|level| level.rule.clamps()) {
@@ -109,21 +90,6 @@ impl ReservedCall {
         let wanted = self.request.completion_tokens();
         let _ = self.request.clamp(wanted.min(left)) || self.request.clamp(wanted.min(most));
     }
-
-    /// Returns the tokens that rules count: all, and those of the prompt and the completion.
-    fn tokens(&self) -> [u64; 3] {
-        let request = &self.request;
-        [
-            request.total_tokens(),
-            request.prompt_tokens(),
-            request.completion_tokens(),
-        ]
-    }
-}
-
-/// Returns whether a rule of the set lowers the tokens of calls.
-fn clamps(rules: &ActiveRuleSet) -> bool {
-    rules.rules().iter().any(|rule| rule.clamps())
 }
 
 /// Adds tokens to the context of a request: all, and those of the prompt and the completion.

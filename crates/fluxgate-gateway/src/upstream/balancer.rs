@@ -18,7 +18,7 @@ pub(crate) struct Balancer {
 }
 
 /// The numbers of the upstreams that have been tried for a request.
-pub(crate) type Tried = SmallVec<[usize; 4]>;
+pub(crate) type AttemptedUpstreams = SmallVec<[usize; 4]>;
 
 /// A request that an upstream has. It counts as outstanding until this is dropped.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Balancer {
 
     /// Assigns a request to the upstream with the fewest outstanding requests among those that
     /// have not been tried. If all are ejected, to the one whose ejection ends first.
-    pub(crate) fn assign(&self, tried: &Tried) -> Option<Assignment> {
+    pub(crate) fn assign(&self, tried: &AttemptedUpstreams) -> Option<Assignment> {
         if let [only] = &self.all[..] {
             let is_new = !tried.contains(&only.number);
             return is_new.then(|| Assignment::new(only, false));
@@ -46,7 +46,7 @@ impl Balancer {
         self.assign_at(uptime_millis(), tried)
     }
 
-    fn assign_at(&self, now: u64, tried: &Tried) -> Option<Assignment> {
+    fn assign_at(&self, now: u64, tried: &AttemptedUpstreams) -> Option<Assignment> {
         let start = self.turn.fetch_add(1, Ordering::Relaxed) % self.all.len().max(1);
         let (before, after) = self.all.split_at(start);
         let in_turn = after.iter().chain(before);
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn upstreams_with_equal_load_take_turns_and_busy_ones_are_spared() {
         let servers = balancer(3);
-        let none = Tried::new();
+        let none = AttemptedUpstreams::new();
         let turns: Vec<_> = (0..6)
             .map(|_| number(&servers.assign_at(0, &none)).unwrap())
             .collect();
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn an_upstream_that_fails_is_ejected_probed_once_and_restored_by_success() {
         let servers = balancer(2);
-        let none = Tried::new();
+        let none = AttemptedUpstreams::new();
         let first = &servers.all[0];
         first.health.failed(0, false);
         for now in [0, 500, 999] {
@@ -181,7 +181,7 @@ mod tests {
         let servers = balancer(2);
         servers.all[1].health.failed(0, false);
         servers.all[0].health.failed(10, false);
-        let mut tried = Tried::new();
+        let mut tried = AttemptedUpstreams::new();
         for expected in [Some(1), Some(0), None] {
             let assigned = servers.assign_at(20, &tried);
             assert_eq!(number(&assigned), expected);
@@ -192,12 +192,16 @@ mod tests {
     #[test]
     fn a_single_upstream_is_tried_once_even_if_it_failed() {
         let servers = balancer(1);
-        let assigned = servers.assign(&Tried::new()).unwrap();
+        let assigned = servers.assign(&AttemptedUpstreams::new()).unwrap();
         assigned.failed();
         assert_eq!(assigned.upstream().outstanding(), 1);
         drop(assigned);
         assert_eq!(servers.all[0].outstanding(), 0);
-        assert!(servers.assign(&Tried::new()).is_some());
-        assert!(servers.assign(&Tried::from_slice(&[0])).is_none());
+        assert!(servers.assign(&AttemptedUpstreams::new()).is_some());
+        assert!(
+            servers
+                .assign(&AttemptedUpstreams::from_slice(&[0]))
+                .is_none()
+        );
     }
 }

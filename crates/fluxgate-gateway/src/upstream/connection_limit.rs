@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fluxgate_http::{DescriptorPermit, DescriptorShare};
+use fluxgate_http::server::{DescriptorPermit, DescriptorShare};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
@@ -59,7 +59,7 @@ impl ConnectionLimit {
         if let Some(permit) = self.try_acquire() {
             return Ok(permit);
         }
-        let _waiting = Waiting::new(&self.waiting);
+        let _waiting = WaitCount::new(&self.waiting);
         self.wanted.notify_waiters();
         let permit = async {
             let limit = Arc::clone(&self.limit).acquire_owned().await;
@@ -102,16 +102,16 @@ impl ConnectionLimit {
 }
 
 /// Counts a request as waiting until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitCount<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitCount<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -15,11 +15,11 @@ const MAX_IDLE: usize = 256;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection, and since when it is idle.
-type Idle = (UpstreamStream, Instant);
+type IdleConnection = (UpstreamStream, Instant);
 
 thread_local! {
     /// By the number of the upstream; the connection that was used last is at the end.
-    static IDLE: RefCell<Vec<VecDeque<Idle>>> = const { RefCell::new(Vec::new()) };
+    static IDLE: RefCell<Vec<VecDeque<IdleConnection>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Takes the connection to this upstream that was used last and is still open.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::request_hold::HeldUntilDropped;
+use fluxgate_http::HeldUntilDropped;
 
 /// Makes the bodies of responses, where those of the inner service are of type `B`.
 pub trait MakeBody<B> {

@@ -9,7 +9,7 @@ use fluxgate_core::{Band, Outcome};
 use http::request::Parts;
 use http::{Response, StatusCode};
 
-use crate::report::Report;
+use fluxgate_http::Report;
 
 /// A denied request, as [`RateLimitLayer::on_denied`](crate::RateLimitLayer::on_denied) reports
 /// it.

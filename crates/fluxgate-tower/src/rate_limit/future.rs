@@ -13,13 +13,10 @@ use tower_service::Service;
 
 use super::body::{MakeBody, WrapBody};
 use super::rejection::{Rejection, RejectionFormat};
-use crate::filter::evaluate::FilterOutcome;
-use crate::headers::HeaderValues;
-use crate::report::Report;
-use crate::request_hold::{HeldUntilDropped, RequestHold};
+use fluxgate_http::{FilterOutcome, HeaderValues, HeldUntilDropped, Report, RequestHold};
 
-/// An evaluation that must be awaited.
-pub(super) type Evaluation<R> =
+/// The outcome of an evaluation that must be awaited, and the hold of an allowed request.
+pub(super) type PendingOutcome<R> =
     Pin<Box<dyn Future<Output = (FilterOutcome<R>, Option<RequestHold>)> + Send>>;
 
 pin_project! {
@@ -38,7 +35,7 @@ pin_project! {
     #[project = StateProjected]
     enum State<S, R, B, F> {
         Evaluating {
-            evaluation: Evaluation<R>,
+            evaluation: PendingOutcome<R>,
             // Boxed, so that futures of requests that need not wait stay small.
             call: Option<Box<Call<S, B>>>,
         },
@@ -78,7 +75,7 @@ where
 
     /// Awaits the evaluation, then calls `inner` or rejects the request.
     pub(super) fn evaluating(
-        evaluation: Evaluation<R>,
+        evaluation: PendingOutcome<R>,
         inner: S,
         request: Request<B>,
         format: RejectionFormat,

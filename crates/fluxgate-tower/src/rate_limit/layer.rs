@@ -17,16 +17,14 @@ use super::body::ResponseBody;
 use super::body::{SameBody, WrapBody};
 use super::customizer::{Customizer, CustomizerChain};
 use super::denial::{Denial, DenialHandler};
+use super::peer::PeerSource;
 use super::service::{RateLimit, Settings};
-use crate::client_ip::{ClientIpSources, NetworkError, PeerSource, parse_network};
-use crate::context::Identity;
-use crate::filter::Filter;
-use crate::handler::Handler;
-use crate::headers::HeaderFamilies;
 #[cfg(feature = "jwt")]
-use crate::jwt::Jwt;
-use crate::problem::FailedClosedStatus;
-use crate::source::SourceList;
+use fluxgate_http::Jwt;
+use fluxgate_http::{
+    ClientIpSources, FailedClosedStatus, Filter, Handler, HeaderFamilies, Identity, NetworkError,
+    SourceList, parse_network,
+};
 
 /// Limits the requests to a service.
 ///

@@ -2,17 +2,14 @@
 
 use bytes::Bytes;
 use fluxgate_core::Outcome;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::denial::{Denial, DenialHandler};
-use crate::headers::HeaderFamilies;
-use crate::problem::{
-    FailedClosedStatus, INVALID_TOKEN_CHALLENGE, PROBLEM_JSON, Problem, write_denial,
+use fluxgate_http::{
+    BadRequest, FailedClosedStatus, HeaderFamilies, PROBLEM_JSON, Problem, Report, write_denial,
 };
-use crate::report::Report;
-use crate::request_head::BadRequest;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -56,28 +53,23 @@ impl RejectionFormat {
     }
 
     fn problem(&self, rejection: &Rejection<impl Report>) -> Response<Bytes> {
-        let mut headers = self.limit_headers(rejection);
-        let mut body = Vec::new();
-        let status = match rejection {
-            Rejection::Denied(report) => write_denial(report, self.failed_closed, &mut body),
-            Rejection::BadRequest(bad) => {
-                let problem = Problem::from(*bad);
-                problem.write(&mut body);
-                problem.status()
-            }
-            Rejection::InvalidToken => {
-                let challenge = HeaderValue::from_static(INVALID_TOKEN_CHALLENGE);
-                headers.insert(WWW_AUTHENTICATE, challenge);
-                let problem = Problem::invalid_token();
-                problem.write(&mut body);
-                problem.status()
+        let mut response = match rejection {
+            Rejection::BadRequest(bad) => Problem::from(*bad).response(),
+            Rejection::InvalidToken => Problem::invalid_token().response(),
+            Rejection::Denied(report) => {
+                let mut body = Vec::new();
+                let status = write_denial(report, self.failed_closed, &mut body);
+                let mut response = Response::new(Bytes::from(body));
+                *response.status_mut() = status;
+                *response.headers_mut() = self.limit_headers(rejection);
+                response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+                response
             }
         };
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-        let mut response = Response::new(body.into());
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
+        let length = response.body().len();
+        response
+            .headers_mut()
+            .insert(CONTENT_LENGTH, HeaderValue::from(length));
         response
     }
 

@@ -6,27 +6,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use fluxgate_core::path::RequestPath;
-use fluxgate_core::store::WaitPermit;
 use http::request::Parts;
 use http::{Request, Response};
-use tokio::time::Instant;
 use tower_service::Service;
 
 use super::body::{MakeBody, WrapBody};
 use super::customizer::{Customizer as _, CustomizerChain};
 use super::denial::DenialHandler;
-use super::future::{Evaluation, ResponseFuture};
+use super::future::{PendingOutcome, ResponseFuture};
+use super::peer::PeerSource;
 use super::rejection::{Rejection, RejectionFormat};
-use crate::alike_names::is_plain_name;
-use crate::client_ip::PeerSource;
-use crate::context::ContextError;
-use crate::filter::Filter;
-use crate::filter::evaluate::FilterOutcome;
-use crate::filter::waiting::{NextStep, Undecided, Waiter, must_wait};
-use crate::handler::{Handler, HeaderNames};
-use crate::headers::HeaderValues;
-use crate::report::Report;
-use crate::request_hold::RequestHold;
+use fluxgate_http::{
+    Evaluation, Filter, FilterOutcome, Handler, HeaderNames, HeaderValues, IncomingRequest, Report,
+    RequestHold, is_plain_name,
+};
 
 /// Limits the requests to an inner service. Created by a
 /// [`RateLimitLayer`](crate::RateLimitLayer).
@@ -114,7 +107,7 @@ where
         let (mut head, body) = request.into_parts();
         let mut reads_odd_headers = false;
         match evaluate(settings, &head, &mut reads_odd_headers) {
-            Evaluated::Allowed(headers, hold) => {
+            FirstOutcome::Allowed(headers, hold) => {
                 if headers.is_some() {
                     sanitize(settings, &mut head, reads_odd_headers);
                 }
@@ -124,7 +117,7 @@ where
                 let response = self.inner.call(Request::from_parts(head, body));
                 ResponseFuture::calling(response, headers, hold.into())
             }
-            Evaluated::Rejected(rejection) => {
+            FirstOutcome::Rejected(rejection) => {
                 if settings.on_denied.is_some() {
                     sanitize(settings, &mut head, reads_odd_headers);
                 }
@@ -132,7 +125,7 @@ where
                 self.release_inner();
                 ResponseFuture::rejected(response)
             }
-            Evaluated::Pending(evaluation) => {
+            FirstOutcome::Pending(evaluation) => {
                 sanitize(settings, &mut head, reads_odd_headers);
                 let request = Request::from_parts(head, body);
                 let format = settings.rejection_format();
@@ -146,11 +139,31 @@ where
 }
 
 /// The evaluation of a request, as far as it is known at once.
-enum Evaluated<R> {
+enum FirstOutcome<R> {
     /// The request is forwarded. A filter that applies adds these headers to its response.
     Allowed(Option<HeaderValues>, Option<RequestHold>),
     Rejected(Rejection<R>),
-    Pending(Evaluation<R>),
+    Pending(PendingOutcome<R>),
+}
+
+impl<R: Report> FirstOutcome<R> {
+    /// An evaluation that has ended.
+    fn now<H: Handler<Report = R>>(
+        filter: &Filter,
+        handler: &H,
+        outcome: FilterOutcome<R>,
+    ) -> Self {
+        match outcome {
+            FilterOutcome::Skipped => Self::Allowed(None, None),
+            FilterOutcome::Allowed(report) => {
+                let headers = filter.families().values(&report);
+                Self::Allowed(Some(headers), handler.hold(&report))
+            }
+            FilterOutcome::Denied(report) => Self::Rejected(Rejection::Denied(report)),
+            FilterOutcome::BadRequest(bad) => Self::Rejected(Rejection::BadRequest(bad)),
+            FilterOutcome::InvalidToken => Self::Rejected(Rejection::InvalidToken),
+        }
+    }
 }
 
 /// Evaluates a request at once, if nothing must be awaited. Sets whether a header is read whose
@@ -159,7 +172,7 @@ fn evaluate<H>(
     settings: &Arc<Settings<H>>,
     head: &Parts,
     reads_odd_headers: &mut bool,
-) -> Evaluated<H::Report>
+) -> FirstOutcome<H::Report>
 where
     H: Handler + 'static,
     H::Rules: 'static,
@@ -175,60 +188,34 @@ where
     let path = match RequestPath::read(head.uri.path()) {
         Ok(path) => path,
         // Without a rule set there is no limit to evade.
-        Err(_) if filter.rule_set_name().is_none() => return Evaluated::Allowed(None, None),
-        Err(error) => return Evaluated::Rejected(Rejection::BadRequest(error.into())),
+        Err(_) if filter.rule_set_name().is_none() => return FirstOutcome::Allowed(None, None),
+        Err(error) => return FirstOutcome::Rejected(Rejection::BadRequest(error.into())),
     };
-    let Some(rule_set) = filter.rule_set_for(&path) else {
-        return Evaluated::Allowed(None, None);
+    let Some(rules) = filter.rules_for(handler, &path) else {
+        return FirstOutcome::Allowed(None, None);
     };
-    let rules = handler.rules(rule_set);
     *reads_odd_headers = filter.reads_odd_headers(known_headers(handler, &rules));
-    let peer = peer.peer_ip(head);
-    let customize = |context, head| customizers.customize(context, head);
-    let context = match filter.context(handler, &rules, (head, &path), peer, customize) {
-        Ok(context) => context,
-        Err(ContextError::BadRequest(bad)) => {
-            return Evaluated::Rejected(Rejection::BadRequest(bad));
-        }
-        Err(ContextError::InvalidToken) => return Evaluated::Rejected(Rejection::InvalidToken),
+    let request = IncomingRequest {
+        head,
+        path: &path,
+        peer: peer.peer_ip(head),
     };
-    let (mode, local) = filter.mode_and_permit(handler, &rules);
-    // A report is large, so it is moved only if it is needed later.
-    let decided = handler.try_decide(rule_set, &rules, &context, mode);
-    if let Ok(report) = &decided
-        && !must_wait(report)
-    {
-        handler.record(&context, report);
-        if report.allowed() {
-            let headers = filter.families().values(report);
-            return Evaluated::Allowed(Some(headers), handler.hold(report));
-        }
-    }
-    let next = match decided {
-        Ok(report) if !must_wait(&report) => {
-            return Evaluated::Rejected(Rejection::Denied(report));
-        }
-        Ok(report) => {
-            // The waiter must exist now: the future may be dropped before it is polled.
-            let handler = SharedHandler(Arc::clone(settings));
-            let permits = (local, WaitPermit::unbounded());
-            let now = Instant::now();
-            let waiter = Waiter::new(handler, rule_set, &context, report, now, permits);
-            NextStep::Wait(waiter)
-        }
-        Err(pending) => NextStep::Decide(Undecided {
-            pending,
-            mode,
-            local,
-        }),
+    let customize = |context| customizers.customize(context, head);
+    let evaluation = match Evaluation::new(filter, handler, &rules, request, customize) {
+        Ok(evaluation) => evaluation,
+        Err(error) => return FirstOutcome::now(filter, handler, error.into()),
     };
-    let context = context.into_owned();
+    let pointer = || SharedHandler(Arc::clone(settings));
+    let pending = match evaluation.try_evaluate(pointer) {
+        Ok(outcome) => return FirstOutcome::now(filter, handler, outcome),
+        Err(pending) => pending.into_owned(),
+    };
     let settings = Arc::clone(settings);
-    Evaluated::Pending(Box::pin(async move {
+    FirstOutcome::Pending(Box::pin(async move {
         let Settings {
             handler, filter, ..
         } = &*settings;
-        let outcome = filter.finish(handler, &rules, &context, next).await;
+        let outcome = pending.finish(filter, handler, &rules).await;
         let hold = match &outcome {
             FilterOutcome::Allowed(report) => handler.hold(report),
             _ => None,

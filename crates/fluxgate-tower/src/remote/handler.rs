@@ -16,8 +16,7 @@ use super::report::{DecidedBy, RemoteReport};
 use super::request::CheckRequest;
 use super::response::CheckResponse;
 use super::{OnError, RemoteHandler};
-use crate::handler::{Handler, HeaderNames};
-use crate::request_hold::RequestHold;
+use fluxgate_http::{Handler, HeaderNames, RequestHold};
 
 const CHECK: &str = "/v1/check";
 const CANCEL: &str = "/v1/cancel";
@@ -100,10 +99,10 @@ fn with_headers_of(selected: &Arc<[Box<str>]>, local: Option<&ActiveRuleSet>) ->
 
 /// The charge of a request that waits.
 #[derive(Debug)]
-pub struct RemoteCharge(Charged);
+pub struct RemoteCharge(ChargedBy);
 
 #[derive(Debug)]
-enum Charged {
+enum ChargedBy {
     /// Charged by the service, with this reservation.
     Service(HoldId),
     /// Charged by the limiter that decided in its place.
@@ -190,18 +189,18 @@ impl Handler for RemoteHandler {
         report: &RemoteReport,
     ) -> Option<RemoteCharge> {
         Some(RemoteCharge(match &report.0 {
-            DecidedBy::Local(decision) => Charged::Local(decision.charge(context)?),
-            DecidedBy::Service(response) => Charged::Service(response.reservation?),
+            DecidedBy::Local(decision) => ChargedBy::Local(decision.charge(context)?),
+            DecidedBy::Service(response) => ChargedBy::Service(response.reservation?),
         }))
     }
 
     fn cancel(&self, RemoteCharge(charged): RemoteCharge) {
         let reservation = match (charged, &self.settings.on_error) {
-            (Charged::Local(charge), OnError::Local(limiter)) => {
+            (ChargedBy::Local(charge), OnError::Local(limiter)) => {
                 return Handler::cancel(limiter, charge);
             }
-            (Charged::Local(_), OnError::Allow | OnError::Deny) => return,
-            (Charged::Service(reservation), _) => reservation,
+            (ChargedBy::Local(_), OnError::Allow | OnError::Deny) => return,
+            (ChargedBy::Service(reservation), _) => reservation,
         };
         let handler = self.clone();
         poll_once_or_spawn(async move { handler.cancel_reservation(reservation).await });

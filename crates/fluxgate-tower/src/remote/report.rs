@@ -5,7 +5,7 @@ use fluxgate_core::{Decision, Outcome, Timestamp};
 use http::StatusCode;
 
 use super::response::CheckResponse;
-use crate::report::Report;
+use fluxgate_http::Report;
 
 /// The report on a request, from the service or from the local decision in its place.
 #[derive(Clone, Debug)]

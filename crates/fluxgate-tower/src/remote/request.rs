@@ -7,7 +7,7 @@ use fluxgate_core::path::RequestPath;
 use fluxgate_core::store::Mode;
 use serde::{Serialize, Serializer};
 
-use crate::checked_headers::WITHHELD;
+use fluxgate_http::WITHHELD;
 
 /// The largest body that the service reads.
 const MAX_BYTES: usize = 64 * 1024;

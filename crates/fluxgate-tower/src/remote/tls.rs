@@ -10,7 +10,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::trust::{ClientCertificates, TrustError, client_config_with};
+use fluxgate_http::{ClientCertificates, TrustError, client_config_with};
 
 /// The certificates of a client of the service, in PEM.
 #[derive(Clone, Default)]

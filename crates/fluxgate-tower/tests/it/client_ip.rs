@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_tower::internals::TrustedProxies;
+use fluxgate_http::TrustedProxies;
 use fluxgate_tower::{ClientIpSource, RateLimitLayer};
 use http::Request;
 use http::request::Parts;

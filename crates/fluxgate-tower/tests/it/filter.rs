@@ -1,10 +1,9 @@
 //! The filter without the layer, as a gateway uses it.
 
-use std::net::IpAddr;
-
 use fluxgate_core::path::RequestPath;
-use fluxgate_tower::internals::{BadRequest, Filter, FilterOutcome, RequestHead};
-use fluxgate_tower::{Identity, Source};
+use fluxgate_http::{
+    BadRequest, Filter, FilterOutcome, Identity, IncomingRequest, RequestHead, Source, evaluate,
+};
 use http::Request;
 
 use crate::support::limiter;
@@ -38,6 +37,12 @@ impl RequestHead for Plain<'_> {
     }
 }
 
+/// A request from a trusted proxy.
+fn incoming<'a, D>(head: &'a D, path: &'a RequestPath<'a>) -> IncomingRequest<'a, D> {
+    let peer = Some([10, 0, 0, 1].into());
+    IncomingRequest { head, path, peer }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_outcome_is_the_same_for_every_kind_of_head() {
     let rules = "{ id: r, key: [ip, user, \"header:X-A\", \"attr:a\"], on_missing_key: anonymous, \
@@ -48,7 +53,6 @@ async fn the_outcome_is_the_same_for_every_kind_of_head() {
         .identity(Identity::default().user(Source::query("u")))
         .attribute("a", Source::cookie("a"))
         .trusted_proxies(["10.0.0.0/8".parse().unwrap()]);
-    let peer: Option<IpAddr> = Some([10, 0, 0, 1].into());
     let headers = [
         ("X-A", "1"),
         ("X-Forwarded-For", "1.2.3.4"),
@@ -64,24 +68,25 @@ async fn the_outcome_is_the_same_for_every_kind_of_head() {
         .header("x-a", "1")
         .header("x-forwarded-for", "1.2.3.4");
     let parts = request.body(()).unwrap().into_parts().0;
-    let FilterOutcome::Allowed(first) = filter.evaluate(&limiter, &plain, &path, peer).await else {
+    let FilterOutcome::Allowed(first) = evaluate(&filter, &limiter, incoming(&plain, &path)).await
+    else {
         panic!("the first of two is allowed");
     };
     assert_eq!(first.remaining(), Some(1));
-    let FilterOutcome::Allowed(second) = filter.evaluate(&limiter, &parts, &path, peer).await
+    let FilterOutcome::Allowed(second) = evaluate(&filter, &limiter, incoming(&parts, &path)).await
     else {
         panic!("the second of two is allowed");
     };
     assert_eq!(second.remaining(), Some(0));
     assert!(matches!(
-        filter.evaluate(&limiter, &plain, &path, peer).await,
+        evaluate(&filter, &limiter, incoming(&plain, &path)).await,
         FilterOutcome::Denied(_)
     ));
     // A target that is not a path is limited too.
     let other = Plain::default();
     for target in ["*", ""] {
         let path = RequestPath::read(target).unwrap();
-        let outcome = filter.evaluate(&limiter, &other, &path, peer).await;
+        let outcome = evaluate(&filter, &limiter, incoming(&other, &path)).await;
         assert!(matches!(outcome, FilterOutcome::Allowed(_)), "{target}");
     }
     let twice = [("X-A", "1"), ("x-a", "2")];
@@ -92,7 +97,7 @@ async fn the_outcome_is_the_same_for_every_kind_of_head() {
     ];
     for (query, headers) in repeated {
         let head = Plain { query, headers };
-        let outcome = filter.evaluate(&limiter, &head, &path, peer).await;
+        let outcome = evaluate(&filter, &limiter, incoming(&head, &path)).await;
         assert!(
             matches!(
                 outcome,

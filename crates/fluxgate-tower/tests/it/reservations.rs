@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_core::path::RequestPath;
+use fluxgate_http::{Evaluation, Filter, IncomingRequest, RequestHead};
 use fluxgate_tower::RateLimitLayer;
-use fluxgate_tower::internals::{Filter, RequestHead};
 use http::Request;
 use http_body_util::Full;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -64,15 +64,25 @@ async fn a_pending_evaluation_that_is_dropped_cancels_its_reservation() {
     let (head, _) = get("/slow").into_parts();
     let path = RequestPath::as_given("/slow");
     let rules = filter.rules_for(&limiter, &path).unwrap();
-    let first = filter.try_evaluate(&limiter, &rules, &head, &path, None);
-    assert!(first.is_ok());
-    let pending = filter.try_evaluate(&limiter, &rules, &head, &path, None);
-    let pending = pending.unwrap_err();
+    let request = IncomingRequest {
+        head: &head,
+        path: &path,
+        peer: None,
+    };
+    let try_evaluate = || {
+        let evaluation = Evaluation::new(&filter, &limiter, &rules, request, |context| context);
+        evaluation
+            .unwrap()
+            .try_evaluate(|| &limiter)
+            .map_err(Box::new)
+    };
+    assert!(try_evaluate().is_ok());
+    let pending = try_evaluate().unwrap_err();
     assert_eq!(state(&limiter), (4000, 7));
     drop(pending);
     assert_eq!(state(&limiter), (2000, 8));
-    let pending = filter.try_evaluate(&limiter, &rules, &head, &path, None);
-    let future = filter.evaluate_pending(&limiter, pending.unwrap_err());
+    let pending = try_evaluate().unwrap_err();
+    let future = pending.finish(&filter, &limiter, &rules);
     assert_eq!(state(&limiter), (4000, 7));
     drop(future);
     assert_eq!(state(&limiter), (2000, 8));

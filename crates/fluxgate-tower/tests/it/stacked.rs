@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fluxgate_core::task::ready;
 use fluxgate_core::{Decision, RequestContext};
-use fluxgate_tower::internals::LimitHeaders;
+use fluxgate_http::LimitHeaders;
 use fluxgate_tower::{HeaderFamilies, RateLimitLayer};
 use http::{HeaderMap, Response};
 use http_body_util::Full;

@@ -2,7 +2,8 @@
 
 use fluxgate_core::StoreError;
 use fluxgate_core::store::Reason;
-use fluxgate_http::{Listener, Origin, Problem};
+use fluxgate_http::Problem;
+use fluxgate_http::server::{Listener, Origin};
 use fluxgate_redis::reason;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};

@@ -7,7 +7,8 @@ use axum::response::Response;
 use fluxgate_core::json::{JsonWriter, Text, whole_number};
 use fluxgate_core::store::{Micros, Retry};
 use fluxgate_core::{AdHocDecision, AdHocKey, Band, Decision, HoldId, Outcome};
-use fluxgate_http::{Listener, Origin, Problem};
+use fluxgate_http::Problem;
+use fluxgate_http::server::{Listener, Origin};
 use serde_json::value::RawValue;
 
 use super::body;

@@ -3,7 +3,7 @@
 use fluxgate_core::json::JsonWriter;
 use fluxgate_core::store::Micros;
 use fluxgate_core::{BandState, Decision, HoldId};
-use fluxgate_tower::internals::write_denial_start;
+use fluxgate_http::write_denial_start;
 use http::StatusCode;
 
 /// The form of the JSON object.

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
 
-use fluxgate_http::{Buffers, ClientStream, INPUT, LINGER, content_length, send};
+use fluxgate_http::server::{Buffers, ClientStream, INPUT, LINGER, content_length, send};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 

@@ -9,9 +9,11 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use fluxgate_core::{Decision, Outcome};
-use fluxgate_http::{Listener, OUTCOME, Origin, PROBLEM_JSON, Problem};
-use fluxgate_tower::FailedClosedStatus;
-use fluxgate_tower::internals::{BadRequest, Filter, FilterOutcome, write_denial};
+use fluxgate_http::server::{Listener, OUTCOME, Origin};
+use fluxgate_http::{
+    BadRequest, FailedClosedStatus, Filter, FilterOutcome, IncomingRequest, PROBLEM_JSON, Problem,
+    evaluate, write_denial,
+};
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, Version};
@@ -73,8 +75,13 @@ async fn decide(api: &ApiState, head: &Parts) -> Result<Response, Problem> {
     let origin = Origin::with_headers(Listener::Api, &head.headers);
     let handler = EngineHandler::new(&api.engine, &origin);
     let mut response = Response::default();
-    // The peer is the proxy, so its address is not that of the client.
-    match filter.evaluate(&handler, &forwarded, &path, None).await {
+    let request = IncomingRequest {
+        head: &forwarded,
+        path: &path,
+        // The peer is the proxy, so its address is not that of the client.
+        peer: None,
+    };
+    match evaluate(filter, &handler, request).await {
         FilterOutcome::Skipped => {}
         FilterOutcome::Allowed(decision) => {
             let headers = response.headers_mut();

@@ -2,7 +2,8 @@
 
 use fluxgate_core::Decision;
 use fluxgate_core::json::JsonWriter;
-use fluxgate_http::{Listener, Origin, Problem, STATUS, wall_clock, write_date};
+use fluxgate_http::Problem;
+use fluxgate_http::server::{Listener, Origin, STATUS, wall_clock, write_date};
 
 use super::body;
 use super::check::CheckRequest;

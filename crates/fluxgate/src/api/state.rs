@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fluxgate_tower::HeaderFamilies;
+use fluxgate_http::HeaderFamilies;
 use tokio_util::sync::CancellationToken;
 
 use super::blocking_pool::BlockingPool;

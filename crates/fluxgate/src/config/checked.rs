@@ -3,7 +3,7 @@
 use fluxgate_core::OnMissingRuleSet;
 use fluxgate_core::rules::{RuleOptions, values};
 use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_http::Listener;
+use fluxgate_http::server::Listener;
 
 use super::admin::Admin;
 use super::call_limits::CallLimits;

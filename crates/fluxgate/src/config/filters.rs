@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_tower::{
+use fluxgate_http::{
     ClientIpSource, ClientIpSources, FailedClosedStatus, HeaderFamilies, ResetFormat,
 };
 use ipnet::IpNet;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fluxgate_core::yaml::{Faults, Node, Position};
-use fluxgate_tower::{OnInvalid, Source};
+use fluxgate_http::{OnInvalid, Source};
 use http::Uri;
 
 use super::read::{self, Section};

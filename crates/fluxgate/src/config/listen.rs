@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fluxgate_core::yaml::{Faults, Node, Value};
-use fluxgate_http::Listener;
+use fluxgate_http::server::Listener;
 
 use super::read::Section;
 use super::tls::Tls;

@@ -1,7 +1,7 @@
 //! Where a filter reads identities and attributes.
 
 use fluxgate_core::yaml::{Faults, Node, Position};
-use fluxgate_tower::{Identity, Source, SourceList};
+use fluxgate_http::{Identity, Source, SourceList};
 
 use super::read::{self, Section};
 use super::tree;

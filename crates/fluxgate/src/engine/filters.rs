@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_tower::internals::Filter;
-use fluxgate_tower::{Jwt, JwtError};
+use fluxgate_http::{Filter, Jwt, JwtError};
 
 use crate::config::{self, Config, JwtKeys, PathPatterns};
 

@@ -8,8 +8,8 @@ use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::store::{Mode, WaitPermit};
 use fluxgate_core::task::poll_once_or_spawn;
 use fluxgate_core::{Charge, Decision, PendingDecision, RequestContext};
-use fluxgate_http::Origin;
-use fluxgate_tower::{Handler, HeaderNames, RequestHold};
+use fluxgate_http::server::Origin;
+use fluxgate_http::{Handler, HeaderNames, RequestHold};
 
 use super::Engine;
 use crate::telemetry::{self, Timing};
@@ -53,19 +53,19 @@ impl Handler for EngineHandler<'_> {
     type Pending = PendingDecision;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
-        self.engine.limiter.rule_set(rule_set)
+        Handler::rules(&self.engine.limiter, rule_set)
     }
 
     fn header_names<'r>(&'r self, rules: &'r Self::Rules) -> HeaderNames<'r> {
-        HeaderNames::Only(rules.as_ref().map_or(&[], |set| set.header_names()))
+        self.engine.limiter.header_names(rules)
     }
 
     fn may_wait(&self, rules: &Self::Rules) -> bool {
-        rules.as_ref().is_some_and(|rules| rules.delays())
+        self.engine.limiter.may_wait(rules)
     }
 
     fn checked_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
-        rules.as_ref().map_or(&[], |set| set.checked_header_names())
+        self.engine.limiter.checked_header_names(rules)
     }
 
     fn try_decide(
@@ -76,11 +76,10 @@ impl Handler for EngineHandler<'_> {
         mode: Mode,
     ) -> Result<Decision, PendingDecision> {
         let started = telemetry::now();
-        let limiter = &self.engine.limiter;
-        let decision = match rules {
-            Some(rules) => limiter.try_check(rules, context, mode),
-            None => Ok(limiter.missing_rule_set(rule_set)),
-        };
+        let decision = self
+            .engine
+            .limiter
+            .try_decide(rule_set, rules, context, mode);
         self.add_elapsed(started);
         decision
     }
@@ -113,16 +112,11 @@ impl Handler for EngineHandler<'_> {
     }
 
     fn hold(&self, decision: &Decision) -> Option<RequestHold> {
-        self.engine
-            .limiter
-            .keep_hold(decision)
-            .map(RequestHold::new)
+        Handler::hold(&self.engine.limiter, decision)
     }
 
     async fn begin_wait(&self, longest: Duration) -> Option<WaitPermit> {
-        // If the store fails, the limit of this process still holds.
-        let place = self.engine.limiter.begin_wait(longest).await;
-        place.unwrap_or(Some(WaitPermit::unbounded()))
+        Handler::begin_wait(&self.engine.limiter, longest).await
     }
 
     fn record(&self, context: &RequestContext<'_>, decision: &Decision) {

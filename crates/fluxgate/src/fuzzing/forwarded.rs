@@ -2,8 +2,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_tower::ClientIpSource;
-use fluxgate_tower::internals::{RequestHead, TrustedProxies};
+use fluxgate_http::{ClientIpSource, RequestHead, TrustedProxies};
 use ipnet::IpNet;
 
 const UNTRUSTED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));

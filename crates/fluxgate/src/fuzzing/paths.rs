@@ -3,7 +3,7 @@
 use fluxgate_core::path::{PathSet, Pattern, RequestPath};
 use fluxgate_core::task::ready;
 use fluxgate_core::{Limiter, MemoryStore, RuleSets};
-use fluxgate_tower::internals::{Filter, FilterOutcome};
+use fluxgate_http::{Filter, FilterOutcome, IncomingRequest, evaluate};
 use http::request::Parts;
 
 /// Reads a path, which may lack its first slash. Its normal form equals that of a slow
@@ -125,29 +125,34 @@ fn check_rules(path: &RequestPath<'_>) {
 
     let (head, ()): (Parts, ()) = http::Request::new(()).into_parts();
     let plain = RequestPath::as_given(normal);
-    let evaluate = |rule: &str, filter: Filter| {
+    let outcomes = |rule: &str, filter: Filter| {
         let rules = format!(
             "rule_sets: {{ s: {{ rules: [ {{ id: r, bands: [ {{ capacity: 1, window: 1h }} ], {rule} }} ] }} }}"
         );
         let rules = RuleSets::from_yaml(&rules).unwrap_or_else(|why| panic!("{why}: {rules}"));
         let limiter = Limiter::new(rules, MemoryStore::default());
         let filter = filter.rule_set("s");
-        [path, &plain].map(
-            |path| match ready(filter.evaluate(&limiter, &head, path, None)) {
+        [path, &plain].map(|path| {
+            let request = IncomingRequest {
+                head: &head,
+                path,
+                peer: None,
+            };
+            match ready(evaluate(&filter, &limiter, request)) {
                 FilterOutcome::Skipped => "skipped",
                 FilterOutcome::Allowed(decision) if decision.rule().is_none() => "no rule",
                 FilterOutcome::Allowed(_) => "allowed",
                 FilterOutcome::Denied(_) => "denied",
                 FilterOutcome::BadRequest(why) => panic!("{why}"),
                 FilterOutcome::InvalidToken => unreachable!("the filter verifies no tokens"),
-            },
-        )
+            }
+        })
     };
     // All spellings share a bucket.
     for pattern in &patterns {
         let rule = format!("match: {{ path: [{pattern}] }}, key: [path]");
         let included = Filter::default().include(set.clone());
-        assert_eq!(evaluate(&rule, included), ["allowed", "denied"], "{path:?}");
+        assert_eq!(outcomes(&rule, included), ["allowed", "denied"], "{path:?}");
     }
     // Excluded only if both forms match.
     let (spelled, excepted) = if matches_both {
@@ -156,9 +161,9 @@ fn check_rules(path: &RequestPath<'_>) {
         ("allowed", "allowed")
     };
     let excluded = Filter::default().exclude(set.clone());
-    assert_eq!(evaluate("scope: global", excluded), [spelled, "skipped"]);
+    assert_eq!(outcomes("scope: global", excluded), [spelled, "skipped"]);
     let rule = format!("match: {{ not_path: [{}] }}, scope: global", patterns[0]);
-    assert_eq!(evaluate(&rule, Filter::default()), [excepted, "no rule"]);
+    assert_eq!(outcomes(&rule, Filter::default()), [excepted, "no rule"]);
 }
 
 /// Returns a text as YAML, with every character escaped.

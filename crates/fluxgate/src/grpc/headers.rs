@@ -1,8 +1,8 @@
 //! The rate limit headers that Envoy adds to its response.
 
 use fluxgate_core::{Decision, Outcome};
-use fluxgate_http::OUTCOME;
-use fluxgate_tower::HeaderFamilies;
+use fluxgate_http::HeaderFamilies;
+use fluxgate_http::server::OUTCOME;
 use http::HeaderMap;
 
 use super::messages::HeaderValue;

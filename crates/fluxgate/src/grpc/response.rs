@@ -2,7 +2,7 @@
 
 use fluxgate_core::store::Micros;
 use fluxgate_core::{Algorithm, CalendarUnit, Decision, Limit};
-use fluxgate_tower::HeaderFamilies;
+use fluxgate_http::HeaderFamilies;
 
 use super::headers;
 use super::messages::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fluxgate_http::{Listener, Origin};
-use fluxgate_tower::HeaderFamilies;
+use fluxgate_http::HeaderFamilies;
+use fluxgate_http::server::{Listener, Origin};
 use tonic::body::Body;
 use tonic::server::{NamedService, UnaryService};
 use tonic::{Request, Response, Status};

@@ -7,7 +7,7 @@ use fluxgate_core::json::{Names, Pairs, unique, whole_number};
 use fluxgate_core::{
     ActiveRule, Band, Decision, RequestContext, RequestContextBuilder, RequestFields,
 };
-use fluxgate_http::{Listener, Origin};
+use fluxgate_http::server::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};
 use crate::engine::{Engine, EngineError};

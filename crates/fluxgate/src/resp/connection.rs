@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use fluxgate_http::{ClientStream, LINGER, close_gracefully, send};
+use fluxgate_http::server::{ClientStream, LINGER, close_gracefully, send};
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 

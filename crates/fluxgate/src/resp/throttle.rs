@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fluxgate_core::store::Retry;
 use fluxgate_core::{AdHocDecision, AdHocKey, Band};
-use fluxgate_http::{Listener, Origin};
+use fluxgate_http::server::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};
 use super::request::parse_integer;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_http::{DescriptorShare, Listener};
+use fluxgate_http::server::{DescriptorShare, Listener};
 use futures_util::FutureExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fluxgate_http::Listener;
-use fluxgate_tower::internals::certificates_in;
+use fluxgate_http::certificates_in;
+use fluxgate_http::server::Listener;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -9,9 +9,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use fluxgate_http::{
-    ClientStream, ErrorRewriter, LibraryErrors, Listener, PrefixedStream, Problem, REQUEST_ID,
-    TRACEPARENT, closing_response, request_id, until_closing,
+use fluxgate_http::Problem;
+use fluxgate_http::server::{
+    ClientStream, ErrorRewriter, LibraryErrors, Listener, PrefixedStream, REQUEST_ID, TRACEPARENT,
+    closing_response, request_id, until_closing,
 };
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, StatusCode, Version};

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_http::{Listener, close_gracefully, until_closing};
+use fluxgate_http::server::{Listener, close_gracefully, until_closing};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls};

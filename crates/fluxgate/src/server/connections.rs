@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fluxgate_http::{ClientStream, Listener};
+use fluxgate_http::server::{ClientStream, Listener};
 use futures_util::future::Either;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fluxgate_gateway::{CallEnd, CallObserver, Gateway, LlmConfig, RouteConfig};
-use fluxgate_http::{ClientStream, DescriptorShare, Listener, Origin};
+use fluxgate_http::server::{ClientStream, DescriptorShare, Listener, Origin};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 
-use fluxgate_http::Listener;
+use fluxgate_http::server::Listener;
 
 use crate::config::{Config, config_warnings};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fluxgate_core::json::quoted;
 use fluxgate_core::store::Retry;
 use fluxgate_core::{ActiveRule, Outcome, WaitRefusal};
-use fluxgate_http::Origin;
+use fluxgate_http::server::Origin;
 use tracing::field;
 
 use super::sampler::Sampler;

@@ -24,7 +24,7 @@ use crate::telemetry::recent::RecentRequests;
 use crate::telemetry::top::TopCounts;
 pub(crate) use admin::AdminDenial;
 use admin::AdminDenials;
-use fluxgate_http::Listener;
+use fluxgate_http::server::Listener;
 use llm::LlmCounts;
 pub(super) use render::render_metrics;
 use shard::{STATUS_CLASSES, Shards, lock};

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fluxgate_core::{ActiveRule, Decision, Outcome, RuleSet};
-use fluxgate_http::Origin;
+use fluxgate_http::server::Origin;
 use quanta::Instant;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
@@ -207,7 +207,7 @@ mod tests {
     use fluxgate_core::store::Retry;
     use fluxgate_core::task::ready;
     use fluxgate_core::{AdHocDecision, Band, Limiter, MemoryStore, RequestContext, RuleSets};
-    use fluxgate_http::Listener;
+    use fluxgate_http::server::Listener;
 
     /// Returns the spans that `record` adds.
     fn spans_of(record: impl FnOnce(&Telemetry, &Limiter, &Origin<'_>)) -> Vec<Span> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fluxgate_http::Origin;
+use fluxgate_http::server::Origin;
 
 /// A parsed `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,9 +27,10 @@ const LAYERS: [(&str, &str); 9] = [
          wait_permits store builder injected_time fuzzing",
     ),
     (
-        "fluxgate-tower",
-        "trust alike_names request_head rate_limit_fields report headers problem client_ip claims source checked_headers jwt request_hold handler context filter remote rate_limit",
+        "fluxgate-http",
+        "trust alike_names request_head rate_limit_fields report headers problem client_ip claims source checked_headers jwt request_hold handler context wait_permits filter evaluation server",
     ),
+    ("fluxgate-tower", "remote rate_limit"),
     (
         "fluxgate-simulate",
         "time event holds combined input summary missing_sets changes report simulation fuzzing",
@@ -42,10 +43,6 @@ const LAYERS: [(&str, &str); 9] = [
         "fluxgate-llm",
         "text reader api error reserve members values prompt rewrite request usage seen facts answer \
          usage_finder observed events stream body meter fuzzing",
-    ),
-    (
-        "fluxgate-http",
-        "client_stream request_id origin header_values buffers closing descriptors prefixed_stream error_rewriter",
     ),
     (
         "fluxgate-gateway",

@@ -1,8 +1,7 @@
 //! The client's request, as the proxy describes it in `X-Forwarded-*` headers.
 
 use fluxgate_core::path::RequestPath;
-use fluxgate_http::Problem;
-use fluxgate_tower::internals::{BadRequest, RequestHead};
+use fluxgate_http::{BadRequest, Problem, RequestHead};
 use http::{HeaderMap, Method, Uri};
 
 const METHOD: &str = "x-forwarded-method";

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fluxgate_tower::internals::{ClientCertificates, client_config_with};
+use fluxgate_http::{ClientCertificates, client_config_with};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, Request, Response, Uri};

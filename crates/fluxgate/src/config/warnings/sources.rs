@@ -2,7 +2,7 @@
 
 use fluxgate_core::yaml::Position;
 use fluxgate_core::{KeyPart, RuleSets};
-use fluxgate_tower::Source;
+use fluxgate_http::Source;
 
 use crate::config::filters::Filter;
 use crate::config::jwt::JwtKeys;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fluxgate_core::{Outcome, WaitRefusal};
-use fluxgate_http::Listener;
+use fluxgate_http::server::Listener;
 use fluxgate_redis::lease::LeaseCounts;
 use fluxgate_redis::reason;
 

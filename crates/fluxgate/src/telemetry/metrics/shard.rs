@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fluxgate_core::{ActiveRule, Outcome, WaitRefusal};
-use fluxgate_http::Listener;
+use fluxgate_http::server::Listener;
 use fluxgate_redis::reason;
 
 use super::durations::{DurationHistogram, Tally};

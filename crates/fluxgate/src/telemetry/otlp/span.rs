@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
 use fluxgate_core::Outcome;
-use fluxgate_http::Listener;
+use fluxgate_http::server::Listener;
 
 use crate::telemetry::trace_context::{Hex, TraceContext};
 

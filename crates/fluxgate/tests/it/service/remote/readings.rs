@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+use fluxgate_http::{Identity, Source};
 use fluxgate_testkit::readings::{READINGS, SentRequest, Treatment};
-use fluxgate_tower::{Identity, RateLimitLayer, RemoteHandler, Source};
+use fluxgate_tower::{RateLimitLayer, RemoteHandler};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use tower::util::service_fn;
