@@ -1,8 +1,14 @@
-//! Reads the modules of a crate and their imports from each other.
+//! Reads the modules of a crate and where each uses items of the others.
+//!
+//! A module depends on another if its code names an item that the other's file defines: by a
+//! private `use`, or by a path that starts with `crate`, `super`, `self`, a child module or an
+//! imported name. A declaration (`mod child;`) or a re-export (`pub use child::Item;`) is no
+//! dependency, so a parent may show its children's items while they use its own. It becomes
+//! one as soon as the parent's own code names the re-exported item.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 /// The modules of a crate, by path, such as `gateway::routes`. The path of the root is empty.
 pub(super) struct Modules {
@@ -12,12 +18,26 @@ pub(super) struct Modules {
 /// One source file.
 struct Module {
     file: PathBuf,
-    /// Re-exported names and their paths.
-    exports: BTreeMap<String, Vec<String>>,
+    /// Imported and re-exported names and their paths.
+    names: BTreeMap<String, Vec<String>>,
     /// Modules that the file re-exports by `*`.
     globs: Vec<Vec<String>>,
-    /// The line of each import, whether it is a re-export, and its path.
-    imports: Vec<(usize, bool, Vec<String>)>,
+    uses: Vec<Use>,
+}
+
+/// A path in a source file.
+struct Use {
+    line: usize,
+    path: Vec<String>,
+    kind: UseKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum UseKind {
+    Import,
+    Reexport,
+    /// A path or a single name in the code.
+    Code,
 }
 
 /// A line that names an item of another module of the same crate.
@@ -29,9 +49,28 @@ pub(super) struct Import {
     pub(super) from: String,
     /// The module that defines the item.
     pub(super) to: String,
-    /// Whether the line is a `pub use`. Parents re-export items of their children without
-    /// using them.
+    /// Whether the line is a `pub use`.
     pub(super) is_reexport: bool,
+}
+
+/// What a path names.
+enum Target {
+    /// An item that the file of this module defines.
+    Item(String),
+    Module(String),
+}
+
+impl fmt::Display for Import {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            line,
+            from,
+            to,
+            ..
+        } = self;
+        write!(formatter, "{}:{line}: {from} uses {to}", file.display())
+    }
 }
 
 impl Modules {
@@ -50,13 +89,16 @@ impl Modules {
         names.filter(|name| !name.is_empty()).collect()
     }
 
-    /// Returns every import of an item that another file of the crate defines.
+    /// Returns every use of an item that another file of the crate defines.
     pub(super) fn imports(&self) -> Vec<Import> {
         let mut imports = Vec::new();
         for (from, module) in &self.modules {
-            for (line, is_reexport, path) in &module.imports {
-                let Some(to) = self.resolve(from, path, 0) else {
-                    continue;
+            for Use { line, path, kind } in &module.uses {
+                // Importing a module uses nothing of its file: the paths through it do.
+                let to = match self.resolve(from, path, 0) {
+                    Some(Target::Item(to)) => to,
+                    Some(Target::Module(to)) if *kind == UseKind::Reexport => to,
+                    _ => continue,
                 };
                 if to != *from {
                     imports.push(Import {
@@ -64,7 +106,7 @@ impl Modules {
                         line: *line,
                         from: from.clone(),
                         to,
-                        is_reexport: *is_reexport,
+                        is_reexport: *kind == UseKind::Reexport,
                     });
                 }
             }
@@ -72,37 +114,53 @@ impl Modules {
         imports
     }
 
-    /// Returns the module that defines the item at `path`, as seen from module `from`, or
-    /// `None` if another crate defines it.
-    fn resolve(&self, from: &str, path: &[String], depth: usize) -> Option<String> {
+    /// Returns what `path` names, as seen from module `from`, or `None` if another crate
+    /// defines it.
+    fn resolve(&self, from: &str, path: &[String], depth: usize) -> Option<Target> {
         assert!(depth < 20, "{from}: {path:?} is a cycle of re-exports");
-        let mut segments = path.iter().map(String::as_str).peekable();
-        let mut module = match *segments.peek()? {
+        let (first, rest) = path.split_first()?;
+        let module = match first.as_str() {
             "crate" => String::new(),
-            "self" | "super" => from.to_owned(),
-            name if self.has_child(from, name) => from.to_owned(),
-            _ => return None,
+            "self" => from.to_owned(),
+            "super" => parent(from).to_owned(),
+            // A single name is an item before it is a module: modules are only looked into.
+            name if !rest.is_empty() && self.has_child(from, name) => child(from, name),
+            name => {
+                let target = self.modules[from].names.get(name)?;
+                // `use regex;` names another crate.
+                if target.first() == Some(first) {
+                    return None;
+                }
+                let full: Vec<_> = target.iter().chain(rest).cloned().collect();
+                return self.resolve(from, &full, depth + 1);
+            }
         };
-        for segment in segments {
-            module = match segment {
-                "crate" | "self" => continue,
+        self.resolve_in(module, rest, depth)
+    }
+
+    /// Returns what `path` names inside `module`.
+    fn resolve_in(&self, mut module: String, path: &[String], depth: usize) -> Option<Target> {
+        for (index, segment) in path.iter().enumerate() {
+            module = match segment.as_str() {
+                "self" => continue,
                 "super" => parent(&module).to_owned(),
                 name if self.has_child(&module, name) => child(&module, name),
                 name => {
                     let known = &self.modules[&module];
-                    let mut targets = known.exports.get(name).cloned().into_iter().chain(
-                        known
-                            .globs
-                            .iter()
-                            .map(|glob| glob.iter().cloned().chain([name.to_owned()]).collect()),
-                    );
-                    let exported = targets
-                        .find_map(|target: Vec<String>| self.resolve(&module, &target, depth + 1));
-                    return exported.or(Some(module));
+                    let rest = &path[index + 1..];
+                    if let Some(target) = known.names.get(name) {
+                        let full: Vec<_> = target.iter().chain(rest).cloned().collect();
+                        return self.resolve(&module, &full, depth + 1);
+                    }
+                    let from_globs = known.globs.iter().find_map(|glob| {
+                        let full: Vec<_> = glob.iter().chain(&path[index..]).cloned().collect();
+                        self.resolve(&module, &full, depth + 1)
+                    });
+                    return from_globs.or(Some(Target::Item(module)));
                 }
             }
         }
-        Some(module)
+        Some(Target::Module(module))
     }
 
     fn has_child(&self, module: &str, name: &str) -> bool {
@@ -135,26 +193,36 @@ fn read_module(
     let text = code_only(&fs::read_to_string(file).unwrap());
     let mut module = Module {
         file: file.to_owned(),
-        exports: BTreeMap::new(),
+        names: BTreeMap::new(),
         globs: Vec::new(),
-        imports: Vec::new(),
+        uses: Vec::new(),
     };
+    // Single names, each of which counts if it is re-exported here.
+    let mut single_names = Vec::new();
     let mut statements = Statements::new(&text);
-    while let Some((line, statement)) = statements.next_use_or_path() {
+    while let Some((line, statement)) = statements.next_statement() {
+        let mut record = |path, kind| module.uses.push(Use { line, path, kind });
         match statement {
             Statement::Use { public, paths } => {
+                let kind = if public {
+                    UseKind::Reexport
+                } else {
+                    UseKind::Import
+                };
                 for (name, target) in paths {
-                    module.imports.push((line, public, target.clone()));
+                    record(target.clone(), kind);
                     match target.split_last() {
-                        Some((last, module_path)) if public && last == "*" => {
-                            module.globs.push(module_path.to_vec());
+                        Some((last, module_path)) if last == "*" => {
+                            if public {
+                                module.globs.push(module_path.to_vec());
+                            }
                         }
-                        _ if public => drop(module.exports.insert(name, target)),
-                        _ => {}
+                        _ => drop(module.names.insert(name, target)),
                     }
                 }
             }
-            Statement::Path(path) => module.imports.push((line, false, path)),
+            Statement::Path(path) if path.len() == 1 => single_names.push((line, path)),
+            Statement::Path(path) => record(path, UseKind::Code),
             Statement::Mod(name) => {
                 let file = [
                     directory.join(format!("{name}.rs")),
@@ -166,6 +234,12 @@ fn read_module(
             }
         }
     }
+    let is_named = |path: &Vec<String>| module.names.contains_key(&path[0]);
+    let single_names = single_names.into_iter().filter(|(_, path)| is_named(path));
+    let kind = UseKind::Code;
+    module
+        .uses
+        .extend(single_names.map(|(line, path)| Use { line, path, kind }));
     modules.insert(path, module);
 }
 
@@ -237,7 +311,8 @@ enum Statement {
         /// Each imported name and its path.
         paths: Vec<(String, Vec<String>)>,
     },
-    /// A path in the code that starts with `crate`, `self` or `super`.
+    /// A path in the code, or a single name of a type, a function that is called, or a
+    /// macro.
     Path(Vec<String>),
     /// A module in a file of its own.
     Mod(String),
@@ -280,12 +355,18 @@ impl<'a> Statements<'a> {
             .map_or("", |(_, token)| token)
     }
 
-    fn next_use_or_path(&mut self) -> Option<(usize, Statement)> {
+    fn next_statement(&mut self) -> Option<(usize, Statement)> {
         while let Some(&(line, token)) = self.tokens.get(self.position) {
-            let before = match self.position {
-                0 => "",
-                at => self.tokens[at - 1].1,
+            let back = |count| {
+                self.position
+                    .checked_sub(count)
+                    .map_or("", |at| self.tokens[at].1)
             };
+            let before = back(1);
+            // `pub(in path)` is no use; `for x in path` is.
+            let is_skipped =
+                ["::", ".", "fn"].contains(&before) || before == "in" && back(2) == "(";
+            let is_word = token.starts_with(|char: char| char.is_alphabetic() || char == '_');
             match token {
                 "use" if before != "+" && self.token(1) != "<" => {
                     let public = before == "pub" || before == ")";
@@ -299,16 +380,18 @@ impl<'a> Statements<'a> {
                     self.position += 3;
                     return Some((line, Statement::Mod(name)));
                 }
-                "crate" | "super" | "self"
-                    if self.token(1) == "::" && before != "::" && before != "in" =>
-                {
+                _ if is_word && !is_skipped => {
                     let mut path = vec![token.to_owned()];
-                    while self.token(1) == "::" {
+                    while self.token(1) == "::" && self.token(2) != "<" {
                         path.push(self.token(2).to_owned());
                         self.position += 2;
                     }
                     self.position += 1;
-                    return Some((line, Statement::Path(path)));
+                    let is_type = token.starts_with(char::is_uppercase);
+                    let names_item = is_type || ["(", "!", "::"].contains(&self.token(0));
+                    if path.len() > 1 || names_item {
+                        return Some((line, Statement::Path(path)));
+                    }
                 }
                 _ => self.position += 1,
             }
