@@ -23,7 +23,9 @@ impl Serialize for Decision {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let millis = |retry: Retry| retry.after().map(Micros::ceil_millis);
         let violated: Vec<_> = self.violated().map(|it| it.to_string()).collect();
-        let mut fields = serializer.serialize_struct("Decision", 10)?;
+        let (hold, reservation) = (self.hold(), self.reservation());
+        let count = 10 + 2 * usize::from(hold.is_some()) + usize::from(reservation.is_some());
+        let mut fields = serializer.serialize_struct("Decision", count)?;
         fields.serialize_field("allowed", &self.allowed())?;
         fields.serialize_field("outcome", &self.outcome())?;
         fields.serialize_field("rule", &self.rule().map(|rule| rule.id()))?;
@@ -34,6 +36,13 @@ impl Serialize for Decision {
         fields.serialize_field("reset_after_ms", &self.reset_micros().ceil_millis())?;
         fields.serialize_field("delay_ms", &self.delay_micros().ceil_millis())?;
         fields.serialize_field("violated", &violated)?;
+        if let Some(hold) = hold {
+            fields.serialize_field("hold", &hold.to_string())?;
+            fields.serialize_field("hold_ms", &(self.renew_within().get() / 1_000))?;
+        }
+        if let Some(reservation) = reservation {
+            fields.serialize_field("reservation", &reservation.to_string())?;
+        }
         fields.end()
     }
 }

@@ -30,7 +30,7 @@ use crate::watch::ReloadedFile;
 use tokens::TokensFile;
 use wrong_tokens::WrongTokens;
 
-/// Authorizes calls of the admin API, and holds what changes of rules need.
+/// Authorizes calls of the admin API, and holds the state that changes of rules need.
 #[derive(Debug)]
 pub(crate) struct AdminAccess {
     tokens: Option<ReloadedFile<TokensFile>>,
@@ -40,9 +40,9 @@ pub(crate) struct AdminAccess {
     on_loopback: bool,
     /// The options for rules that are written.
     pub(crate) options: RuleOptions,
-    /// What warnings about rules need to know.
+    /// The parts of the config that warnings about rules depend on.
     pub(crate) deployment: Deployment,
-    /// Whether identities are shown nowhere.
+    /// Whether no response may show identities.
     pub(crate) hides_identities: bool,
     pub(crate) reloader: ReloadHandle,
     /// Held while a stored rule set is changed. Changes by one instance wait for each other,
@@ -96,7 +96,7 @@ impl AdminAccess {
         };
         let (peer, now) = (peer_of(head), self.telemetry.since_start(now()));
         let denied = |denial| self.telemetry.record_admin_denial(denial);
-        // Not even a valid token helps: whether one is valid must not be found out.
+        // A valid token is refused too: the caller must not learn whether a token is valid.
         if let Some(left) = self.wrong_tokens.blocked_for(peer, now) {
             denied(AdminDenial::Blocked);
             return Err(too_many_wrong_tokens(left));
@@ -126,8 +126,7 @@ impl AdminAccess {
         Caller::with_role(known, role).inspect_err(|_| denied(AdminDenial::Role))
     }
 
-    /// Authorizes a call again that was authorized when it began: its token may have been
-    /// taken away since.
+    /// Authorizes a long call again: its token may have been revoked since it began.
     pub(crate) fn is_still_authorized(&self, head: &Parts, role: Role) -> bool {
         let Some(tokens) = &self.tokens else {
             return true;

@@ -43,7 +43,7 @@ enum Command {
     /// Validate a config, a rule file or a directory of rule files
     ///
     /// Prints `file:line:column: message` for each fault. Without faults, prints warnings
-    /// about what is probably not intended, such as rules that never match. Also validates
+    /// about settings that are probably not intended, such as rules that never match. Also validates
     /// the directory that `rules_from` names, if it exists. Exits with 0, or with 78 if there
     /// are faults.
     Validate {
@@ -55,12 +55,12 @@ enum Command {
     },
     /// Explain the decision about a request: which rules match, and what they count
     ///
-    /// Uses an empty store in memory and no server, or asks a running service. Exits with 65
-    /// if the request is invalid, and with 78 if the rules are.
+    /// Uses an empty store in memory and no server, or a running service. Exits with 65 if the
+    /// request is invalid, and with 78 if the rules are invalid.
     Explain(explain::Arguments),
     /// Show what a running service decides, as a live table
     Top(client::TopArguments),
-    /// Ask a running service to decide a request, and charge it
+    /// Send a request to a running service, which decides and charges it
     ///
     /// Prints the decision as JSON. Exits with 75 if the request is denied.
     Check(client::CheckArguments),

@@ -49,6 +49,5 @@ pub use sources::{Field, SourceField, Sources};
 pub use store::{Redis, RedisMode, RedisTls, Store};
 pub use telemetry::{LogFormat, LogLevel, Telemetry};
 pub use tls::Tls;
-pub(crate) use tree::duration_text;
 pub use url::{HttpUrl, RedisUrl};
 pub use warnings::{ConfigWarning, config_warnings, source_warnings};

@@ -43,7 +43,7 @@ pub(crate) struct Engine {
     is_stopping: AtomicBool,
 }
 
-/// Why there is no decision.
+/// The error of a call that has no decision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EngineError {
     /// The rules have not been loaded yet.
@@ -54,7 +54,7 @@ pub(crate) enum EngineError {
     Call(#[from] LimiterError),
 }
 
-/// Records what the limiter reports.
+/// Records the events that the limiter reports.
 #[derive(Debug)]
 struct TelemetryObserver(Arc<Telemetry>);
 
@@ -81,8 +81,8 @@ impl Observer for TelemetryObserver {
 }
 
 impl Engine {
-    /// Creates an engine without rules. `call_limits` says what happens to limits that come
-    /// with the call when the store fails.
+    /// Creates an engine without rules. `call_limits` decides limits that come with the call when
+    /// the store fails.
     pub(crate) fn new(store: AnyStore, call_limits: OnError, telemetry: Arc<Telemetry>) -> Self {
         let events = TelemetryObserver(Arc::clone(&telemetry));
         let limiter = Limiter::builder(RuleSets::default(), store.to_dyn())
@@ -147,7 +147,7 @@ impl Engine {
         self.limiter.reset_replaced(replaced).await
     }
 
-    /// Reports the service as not ready from now on. Requests are still decided.
+    /// Starts to report the service as not ready. Requests are still decided.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
     }
@@ -218,7 +218,7 @@ impl Engine {
         self.record_failure(settled.map_err(LimiterError::from))
     }
 
-    /// Lets holds live for a time from now on. Returns for each whether it is still held.
+    /// Extends holds to `span` from now. Returns whether each is still open.
     pub(crate) async fn renew(
         &self,
         holds: &[HoldId],
@@ -311,7 +311,7 @@ impl Engine {
         decision
     }
 
-    /// Refunds units of an identity; returns what is left.
+    /// Refunds units to an identity. Returns the remaining units.
     pub(crate) async fn refund(
         &self,
         rule_set: &str,
@@ -364,7 +364,7 @@ impl Engine {
         self.record_failure(reset)
     }
 
-    /// Returns what is left of a limit that comes with the call; no rules are needed.
+    /// Returns the state of a limit that comes with the call; no rules are needed.
     pub(crate) async fn ad_hoc_state(
         &self,
         subject: &AdHocKey,
@@ -374,7 +374,7 @@ impl Engine {
         self.record_failure(state.map_err(LimiterError::from))
     }
 
-    /// Refunds units of a limit that comes with the call; returns what is left.
+    /// Refunds units to a limit that comes with the call. Returns the remaining units.
     pub(crate) async fn refund_ad_hoc(
         &self,
         subject: &AdHocKey,
@@ -414,11 +414,11 @@ impl Engine {
             let source = IdentitySource::Values(identity);
             self.telemetry.describe_identity(source, set, rule)
         });
-        // The rule may have been removed meanwhile.
+        // The rule may have been removed in the meantime.
         described.unwrap_or_else(|| REDACTED.into())
     }
 
-    /// Returns what an identity has left in each band of a rule.
+    /// Returns the state of an identity in each band of a rule.
     pub(crate) async fn state(
         &self,
         rule_set: &str,

@@ -1,4 +1,4 @@
-//! How long a hold is asked to live, in the API and in commands.
+//! The requested lifetime of a hold, in the API and in commands.
 
 use std::borrow::Cow;
 use std::fmt;

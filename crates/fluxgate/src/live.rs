@@ -1,4 +1,4 @@
-//! The live view: what happened in each second, for all viewers.
+//! The live view: the counts of each second, for all viewers.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::engine::Engine;
 use crate::telemetry::{LiveSecond, StoreGauges};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The load is the average of about so many seconds.
+/// The load is the average over about this many seconds.
 const LOAD_SECONDS: f64 = 5.0;
-/// How many viewers get an event at once. To wake all of them would delay decisions.
+/// How many viewers get an event at once. Waking all of them would delay decisions.
 const WAVE: usize = 16;
 const WAVE_INTERVAL: Duration = Duration::from_millis(4);
-/// The last wave is over before the next event.
+/// The last wave ends before the next event.
 const MAX_WAVES: usize = 200;
 
 /// Publishes one event a second. All viewers share it, and one that is slow misses some.

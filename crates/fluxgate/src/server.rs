@@ -37,8 +37,8 @@ const READ_GRACE: Duration = Duration::from_secs(1);
 /// invalid.
 const KEY_WAIT: Duration = Duration::from_secs(2);
 
-/// The longest wait between attempts to reach the store at the start, before the first request
-/// needs a connection. Requests connect on their own as well.
+/// The longest wait between attempts to reach the store at the start, before the first
+/// request needs a connection. Requests also connect on their own.
 const MAX_PING_WAIT: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or Ctrl-C.
@@ -122,7 +122,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         let delay = config.shutdown.delay;
         if !delay.is_zero() {
             tracing::info!(?delay, "not ready: connections are accepted for a while");
-            // Load balancers need a while to see it, and go on sending connections until then.
+            // Load balancers notice it after a while, and send connections until then.
             tokio::time::sleep(delay).await;
         }
         closing.cancel();
@@ -135,10 +135,10 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
             }
         });
         let _ = joined.await;
-        // It tells the others that this instance is gone.
+        // This task removes the instance from the list.
         let _ = alive.await;
         if let Some(store) = engine.store().redis() {
-            // No request needs the units any more; others may.
+            // Other instances may need the units.
             store.return_leases().await;
         }
         if let Some(traces) = traces {

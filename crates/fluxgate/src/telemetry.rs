@@ -231,7 +231,7 @@ impl Telemetry {
         }
     }
 
-    /// Counts a decision, and logs a denial if the sampler lets it pass.
+    /// Counts a decision, and logs a denial if the sampler allows it.
     fn count(
         &self,
         identity: IdentitySource<'_>,
@@ -326,7 +326,7 @@ impl Telemetry {
         recent
     }
 
-    /// Returns the heaviest identities of the last time, at most a minute.
+    /// Returns the heaviest identities of the window, which is at most a minute.
     pub(crate) fn top(
         &self,
         by: TopBy,
@@ -339,7 +339,7 @@ impl Telemetry {
         sum.into_list(most, includes_rule)
     }
 
-    /// Counts the hold of a decision, if it has one. `cost` replaces that of its rules.
+    /// Counts the hold of a decision, if it has one. `cost` replaces the cost of its rules.
     fn add_hold(
         &self,
         context: &RequestContext<'_>,
@@ -359,7 +359,7 @@ impl Telemetry {
         self.holds.record_settled(hold, was_held);
     }
 
-    /// Records that a hold lives for a time from now on.
+    /// Records that a hold was extended to `span` from now.
     pub(crate) fn record_renewed_hold(&self, hold: HoldId, span: Duration) {
         self.holds
             .record_renewed(hold, self.started.elapsed() + span);

@@ -2,7 +2,8 @@
 
 use std::io::Write as _;
 
-use crate::{ActiveRule, Band, Decision};
+use crate::time::Micros;
+use crate::{ActiveRule, Band, Decision, HoldId};
 
 /// Appends JSON to bytes.
 #[derive(Debug)]
@@ -27,6 +28,36 @@ impl JsonWriter<'_> {
         self.number_or_null(decision.limit());
         self.text(",\"remaining\":");
         self.number_or_null(decision.remaining());
+    }
+
+    /// Appends the fields of a decision as `POST /v1/check` answers them: those above, times in
+    /// milliseconds, the bands that refused, the hold and the reservation.
+    pub fn check_fields(&mut self, decision: &Decision) {
+        self.decision_fields(decision);
+        self.text(",\"retry_after_ms\":");
+        self.number_or_null(decision.retry().after().map(Micros::ceil_millis));
+        self.text(",\"reset_after_ms\":");
+        self.number(decision.reset_micros().ceil_millis());
+        self.text(",\"delay_ms\":");
+        self.number(decision.delay_micros().ceil_millis());
+        self.text(",\"violated\":");
+        self.violated(decision);
+        if let Some(hold) = decision.hold() {
+            self.hold(hold, decision.renew_within());
+        }
+        if let Some(reservation) = decision.reservation() {
+            self.text(",\"reservation\":\"");
+            self.text(&reservation.to_string());
+            self.text("\"");
+        }
+    }
+
+    /// Appends the id of a hold, and how soon it must be renewed.
+    pub fn hold(&mut self, hold: HoldId, renew_within: Micros) {
+        self.text(",\"hold\":\"");
+        self.text(&hold.to_string());
+        self.text("\",\"hold_ms\":");
+        self.number(renew_within.get() / 1_000);
     }
 
     /// Appends the list of bands that refused.

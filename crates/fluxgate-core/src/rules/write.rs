@@ -14,6 +14,7 @@ use crate::hold::DEFAULT_HOLD;
 use crate::key::{KeyPart, OnMissingKey};
 use crate::limit::Algorithm;
 use crate::matcher::{ValueMatch, Values};
+use crate::text::{duration_text, yaml_scalar};
 use crate::time::format_rfc3339;
 
 impl RuleSets {
@@ -73,7 +74,7 @@ impl RuleSet {
 }
 
 fn write_set(set: &RuleSet, text: &mut String) {
-    let _ = writeln!(text, "  {}:", scalar(set.name()));
+    let _ = writeln!(text, "  {}:", yaml_scalar(set.name()));
     if set.on_error() != OnError::default() {
         let _ = writeln!(text, "    on_error: {}", on_error_name(set.on_error()));
     }
@@ -81,7 +82,12 @@ fn write_set(set: &RuleSet, text: &mut String) {
         text.push_str("    lists:\n");
     }
     for List { name, values } in &set.lists {
-        let _ = writeln!(text, "      {}: {}", scalar(name), written_values(values));
+        let _ = writeln!(
+            text,
+            "      {}: {}",
+            yaml_scalar(name),
+            written_values(values)
+        );
     }
     text.push_str("    rules:\n");
     for rule in &set.written {
@@ -141,9 +147,9 @@ impl WrittenFields {
 
     fn of(rule: &Rule) -> Self {
         let mut fields = Self(Vec::new());
-        fields.scalar("id", scalar(rule.id.as_deref().unwrap_or_default()));
+        fields.scalar("id", yaml_scalar(rule.id.as_deref().unwrap_or_default()));
         if let Some(name) = &rule.name {
-            fields.scalar("name", scalar(name));
+            fields.scalar("name", yaml_scalar(name));
         }
         if !rule.enabled {
             fields.scalar("enabled", "false".into());
@@ -173,14 +179,14 @@ impl WrittenFields {
                 [KeyPart::ApiKey] => fields.scalar("scope", "per_api_key".into()),
                 parts => fields.scalar(
                     "key",
-                    flow_list(parts.iter().map(|it| scalar(&it.to_string()))),
+                    flow_list(parts.iter().map(|it| yaml_scalar(&it.to_string()))),
                 ),
             },
             Key::Global => fields.scalar("scope", "global".into()),
             Key::Missing | Key::Faulty => {}
         }
         if let Some(group) = &rule.group {
-            fields.scalar("group", scalar(group));
+            fields.scalar("group", yaml_scalar(group));
         }
         if let Some(share) = &rule.rollout {
             fields.scalar("rollout", share.to_string());
@@ -199,7 +205,7 @@ impl WrittenFields {
                 fields.scalar("shape", "true".into());
             }
             if limit.algorithm() == Algorithm::Concurrency && limit.window() != DEFAULT_HOLD {
-                fields.scalar("hold", duration(limit.window().as_duration()));
+                fields.scalar("hold", duration_text(limit.window().as_duration()));
             }
         }
         if !rule.action.decides() {
@@ -209,20 +215,20 @@ impl WrittenFields {
         match &rule.cost {
             Cost::Fixed(1) => {}
             Cost::Fixed(units) => fields.scalar("cost", units.to_string()),
-            Cost::Header(name) => fields.scalar("cost", scalar(&format!("header:{name}"))),
-            Cost::Attribute(name) => fields.scalar("cost", scalar(&format!("attr:{name}"))),
-            Cost::Tokens(tokens) => fields.scalar("cost", scalar(tokens.attribute())),
+            Cost::Header(name) => fields.scalar("cost", yaml_scalar(&format!("header:{name}"))),
+            Cost::Attribute(name) => fields.scalar("cost", yaml_scalar(&format!("attr:{name}"))),
+            Cost::Tokens(tokens) => fields.scalar("cost", yaml_scalar(tokens.attribute())),
         }
         if rule.clamp {
             fields.scalar("clamp", "true".into());
         }
         if let Some(max_wait) = rule.max_wait {
             fields.scalar("on_exceed", "wait".into());
-            fields.scalar("max_wait", duration(max_wait));
+            fields.scalar("max_wait", duration_text(max_wait));
         }
         if let Some(lease) = &rule.lease {
             let share = ("share".into(), lease.share().to_string());
-            let span = ("for".into(), duration(lease.span()));
+            let span = ("for".into(), duration_text(lease.span()));
             fields.scalar("lease", flow_map(vec![share, span]));
         }
         if !rule.overrides.is_empty() {
@@ -231,12 +237,12 @@ impl WrittenFields {
                 let mut fields = vec![
                     (
                         "identity".into(),
-                        flow_list(values.map(|value| scalar(value))),
+                        flow_list(values.map(|value| yaml_scalar(value))),
                     ),
                     ("bands".into(), flow_list(bands(&given.bands))),
                 ];
                 if let Some(until) = given.until {
-                    fields.push(("until".into(), scalar(&format_rfc3339(until))));
+                    fields.push(("until".into(), yaml_scalar(&format_rfc3339(until))));
                 }
                 flow_map(fields)
             });
@@ -258,7 +264,7 @@ impl WrittenFields {
 }
 
 fn conditions(rule: &Rule) -> Vec<(String, String)> {
-    let texts = |texts: &[Box<str>]| flow_list(texts.iter().map(|text| scalar(text)));
+    let texts = |texts: &[Box<str>]| flow_list(texts.iter().map(|text| yaml_scalar(text)));
     let parts = [
         ("path", (!rule.paths.is_empty()).then(|| texts(&rule.paths))),
         (
@@ -296,59 +302,59 @@ fn bands(bands: &[Band]) -> impl Iterator<Item = String> {
         let limit = band.limit();
         let mut fields = Vec::new();
         if band.id() != format!("b{index}") {
-            fields.push(("id".into(), scalar(band.id())));
+            fields.push(("id".into(), yaml_scalar(band.id())));
         }
         fields.push(("capacity".into(), limit.capacity().to_string()));
         if let Some(calendar) = limit.windows() {
             fields.push(("calendar".into(), calendar.unit().name().into()));
             let zone = calendar.time_zone();
             if zone != TimeZone::UTC {
-                fields.push(("time_zone".into(), scalar(zone.name())));
+                fields.push(("time_zone".into(), yaml_scalar(zone.name())));
             }
             return flow_map(fields);
         }
         if limit.algorithm() == Algorithm::Concurrency {
             return flow_map(fields);
         }
-        fields.push(("window".into(), duration(limit.window().as_duration())));
+        fields.push(("window".into(), duration_text(limit.window().as_duration())));
         let rate = limit.rate();
         if rate.refill() != limit.capacity() {
             fields.push(("refill".into(), rate.refill().to_string()));
         }
         if rate.period() != limit.window() {
-            fields.push(("period".into(), duration(rate.period().as_duration())));
+            fields.push(("period".into(), duration_text(rate.period().as_duration())));
         }
         flow_map(fields)
     })
 }
 
 fn networks(texts: &[Box<str>], list: Option<&str>) -> Option<String> {
-    let list = list.map(|list| flow_map(vec![("in".into(), scalar(list))]));
+    let list = list.map(|list| flow_map(vec![("in".into(), yaml_scalar(list))]));
     list.or_else(|| (!texts.is_empty()).then(|| written_values(texts)))
 }
 
 /// Writes the values of a list.
 pub(super) fn written_values(values: &[Box<str>]) -> String {
-    flow_list(values.iter().map(|value| scalar(value)))
+    flow_list(values.iter().map(|value| yaml_scalar(value)))
 }
 
 fn value_matches(matches: &ValueMatches) -> String {
     let matches = matches.iter();
-    let matches = matches.map(|(name, value)| (scalar(name), value_match(value)));
+    let matches = matches.map(|(name, value)| (yaml_scalar(name), value_match(value)));
     flow_map(matches.collect())
 }
 
 fn value_match(ValueMatch(values): &ValueMatch) -> String {
     let one_or_more = |values: &[Box<str>]| match values {
-        [one] => scalar(one),
+        [one] => yaml_scalar(one),
         several => written_values(several),
     };
     let (name, value) = match values {
         Values::OneOf(values) => return one_or_more(values),
         Values::NoneOf(values) => ("not", one_or_more(values)),
         Values::Present(present) => ("present", present.to_string()),
-        Values::In(list) => ("in", scalar(list)),
-        Values::NotIn(list) => ("not_in", scalar(list)),
+        Values::In(list) => ("in", yaml_scalar(list)),
+        Values::NotIn(list) => ("not_in", yaml_scalar(list)),
     };
     flow_map(vec![(name.into(), value)])
 }
@@ -357,7 +363,7 @@ fn pairs(pairs: &Pairs) -> String {
     let pairs = pairs.iter();
     flow_map(
         pairs
-            .map(|(name, value)| (scalar(name), scalar(value)))
+            .map(|(name, value)| (yaml_scalar(name), yaml_scalar(value)))
             .collect(),
     )
 }
@@ -388,53 +394,3 @@ fn name<T: PartialEq>(names: &[(&str, T)], value: T) -> String {
         .map(|(name, _)| (*name).to_owned())
         .unwrap_or_default()
 }
-
-/// Writes a duration in the largest unit that divides it.
-fn duration(span: Duration) -> String {
-    const UNITS: [(u128, &str); 5] = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1_000, "s"),
-        (1, "ms"),
-    ];
-    let millis = span.as_millis();
-    let (size, unit) = UNITS
-        .into_iter()
-        .find(|(size, _)| millis.is_multiple_of(*size))
-        .unwrap_or((1, "ms"));
-    format!("{}{unit}", millis / size)
-}
-
-/// Writes a text without quotes where every YAML reader takes it for a text.
-fn scalar(text: &str) -> String {
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    let is_plain = text.starts_with(|first: char| first.is_ascii_alphabetic())
-        && text.bytes().all(is_word)
-        && !KEYWORDS.contains(&&*text.to_ascii_lowercase());
-    if is_plain {
-        return text.to_owned();
-    }
-    let mut quoted = String::from("\"");
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => quoted.extend(['\\', char]),
-            // YAML does not print these as they are.
-            '\0'..='\u{1f}'
-            | '\u{7f}'..='\u{9f}'
-            | '\u{2028}'
-            | '\u{2029}'
-            | '\u{feff}'
-            | '\u{fffe}'
-            | '\u{ffff}' => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(char));
-            }
-            _ => quoted.push(char),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-/// Words that a YAML reader may take for a boolean or null.
-const KEYWORDS: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];

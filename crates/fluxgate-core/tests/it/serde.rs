@@ -1,5 +1,8 @@
 //! Decisions and rules through serde.
 
+use std::time::Duration;
+
+use fluxgate_core::json::JsonWriter;
 use fluxgate_core::{
     KeyedLimiter, Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet, RuleSets,
 };
@@ -27,6 +30,34 @@ fn decisions_have_the_fields_of_the_api() {
         "violated": [],
     });
     assert_eq!(allowed, expected);
+}
+
+#[test]
+fn a_decision_is_the_same_json_by_serde_and_by_the_writer() {
+    let held = Rule::new("held").per_user().band(Quota::per_hour(3));
+    let waiting = Rule::new("waiting")
+        .global()
+        .band(Quota::per_second(1))
+        .wait_up_to(Duration::from_secs(9));
+    let set = RuleSet::builder("s").rule(held).rule(waiting).build();
+    let limiter = Limiter::new(set.unwrap(), MemoryStore::default());
+    let request = RequestContext::builder().user("ann");
+    let request = request.hold(Duration::from_secs(60)).build();
+    let mut outcomes = Vec::new();
+    for _ in 0..5 {
+        let decision = limiter.check_sync("s", &request);
+        let mut json = b"{".to_vec();
+        JsonWriter(&mut json).check_fields(&decision);
+        json.push(b'}');
+        let written: Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(serde_json::to_value(&decision).unwrap(), written);
+        assert_eq!(written["hold"].is_string(), decision.allowed());
+        outcomes.push(decision.outcome().name());
+    }
+    assert!(
+        outcomes.contains(&"allowed") && outcomes.contains(&"denied"),
+        "{outcomes:?}"
+    );
 }
 
 #[test]

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-/// So many wrong tokens of one address within [`WINDOW`] block it.
+/// This number of wrong tokens from one address within [`WINDOW`] blocks it.
 const MAX_WRONG: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 /// How long an address is blocked.
 const BLOCK: Duration = Duration::from_secs(60);
-/// The most addresses to remember. An attacker with more of them has as many attempts for each,
-/// so forgetting some of them gives it little.
+/// The maximum number of addresses to remember. An attacker with more addresses has as many
+/// attempts from each, so it gains little when some are forgotten.
 const MAX_ADDRESSES: usize = 4096;
 /// How many addresses are compared to find one to forget.
 const CANDIDATES: usize = 16;
@@ -45,7 +45,7 @@ impl WrongTokens {
             forget_one(&mut addresses, now);
         }
         let attempts = addresses.entry(network).or_default();
-        // Requests that were let in before the block began may still arrive.
+        // Requests that passed before the block began may still arrive.
         if attempts.is_blocked(now) {
             return None;
         }
@@ -70,14 +70,15 @@ impl Attempts {
         self.blocked_until.is_some_and(|until| until > now)
     }
 
-    /// Returns from when on it makes no difference.
+    /// Returns when the attempts expire.
     fn last_until(&self) -> Duration {
         let window = self.times.last().map(|last| *last + WINDOW);
         window.max(self.blocked_until).unwrap_or_default()
     }
 }
 
-/// Forgets the address that would be forgotten first, of a few; those that are blocked last.
+/// Forgets one of a few addresses: the one whose attempts expire first, a blocked one only if all
+/// are blocked.
 fn forget_one(addresses: &mut HashMap<IpAddr, Attempts>, now: Duration) {
     let candidates = addresses.iter().take(CANDIDATES);
     let least =

@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 
 use super::body;
 use super::body::missing;
-use super::decision_json::write_hold;
 use super::identity::Identity;
 use super::response::json_response;
 use super::state::ApiState;
@@ -131,7 +130,7 @@ impl ConsumeResponse {
             json.text("\"");
         }
         if let Some((hold, renew_within)) = self.hold {
-            write_hold(&mut json, hold, renew_within);
+            json.hold(hold, renew_within);
         }
         json.text("}");
     }

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::store::Micros;
 use fluxgate_core::task::ready;
+use fluxgate_core::text::duration_text;
 use fluxgate_core::{
     BandExplanation, BandState, Explanation, Limiter, MemoryStore, RuleAction, RuleExplanation,
     RuleMode, RuleSets,
@@ -20,7 +21,6 @@ use super::decision_json::{DecisionForm, units_on_lease, write_decision};
 use super::response::json_response;
 use super::state::ApiState;
 use crate::admin::Role;
-use crate::config::duration_text;
 use crate::engine::{EngineError, REDACTED};
 
 /// Explains the decision about a request without charging it.

@@ -116,7 +116,7 @@ fn simple_request(bytes: &[u8]) -> Option<(SimpleRequest<'_>, usize)> {
     Some((request, end))
 }
 
-/// Returns what the request line asks for, if it is simple, and its length.
+/// Returns the operation of a simple request line, and the length of the line.
 fn simple_operation(bytes: &[u8]) -> Option<(Operation, usize)> {
     const LINES: [(&[u8], Operation); 2] = [
         (b"POST /v1/check HTTP/1.1\r\n", Operation::Check),

@@ -35,7 +35,7 @@ pub(super) async fn forward_auth(State(api): State<Arc<ApiState>>, request: Requ
     let has_no_body = body.is_end_stream();
     let mut response = tokio::select! {
         response = decide(&api, &head) => response.into_response(),
-        // The response is not sent to anyone; the wait is cancelled.
+        // The response is not sent. The wait is cancelled.
         () = disconnected(body), if !has_no_body => Response::default(),
     };
     if !has_no_body && head.version < Version::HTTP_2 {
@@ -78,7 +78,7 @@ async fn decide(api: &ApiState, head: &Parts) -> Result<Response, Problem> {
     let request = IncomingRequest {
         head: &forwarded,
         path: &path,
-        // The peer is the proxy, so its address is not that of the client.
+        // The peer is the proxy, so its address is not the client's.
         peer: None,
     };
     match evaluate(filter, &handler, request).await {

@@ -1,4 +1,4 @@
-//! `GET /v1/live`: what happens, second by second.
+//! `GET /v1/live`: the counts of each second.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::admin::Role;
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Sends server-sent events until the client leaves, loses its permission or the service
+/// Sends server-sent events until the client disconnects, loses its permission or the service
 /// closes.
 pub(super) async fn live(
     State(api): State<Arc<ApiState>>,
@@ -28,7 +28,7 @@ pub(super) async fn live(
     let viewer = api.live.add_viewer();
     let events = stream::unfold((viewer, api, head), async |(mut viewer, api, head)| {
         let event = viewer.next(&api.closing).await?;
-        // Its token may have been taken away.
+        // Its token may have been revoked.
         if !api.admin.is_still_authorized(&head, Role::Viewer) {
             return None;
         }

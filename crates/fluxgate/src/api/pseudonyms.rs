@@ -38,8 +38,8 @@ impl Pseudonyms {
     }
 
     /// Returns the pseudonym of an address. It keeps the first 16 bits, or 32 of IPv6, so that
-    /// most rules that match networks still match it. Addresses that count as one client still
-    /// do: those of IPv6 with the same first `ipv6_prefix` bits.
+    /// most rules that match networks still match it. IPv6 addresses with the same first
+    /// `ipv6_prefix` bits still count as one client.
     pub(super) fn address(&self, address: IpAddr, ipv6_prefix: u8) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V4(v4) => {

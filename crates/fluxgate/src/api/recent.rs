@@ -52,9 +52,9 @@ fn read_most(query: &str) -> Result<usize, Problem> {
     Ok(most)
 }
 
-/// Returns a request as an event. Unless `is_named`, all values are replaced by pseudonyms but
-/// those that a match or a cost depends on, and paths have no query. An API key always has a
-/// pseudonym, and a path that counts as an identity has one if the service `hides` them.
+/// Returns a request as an event. Unless `is_named`, pseudonyms replace all values except those
+/// that a match or a cost depends on, and paths have no query. An API key always has a pseudonym. A
+/// path that is an identity has one if the service `hides` identities.
 fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool) -> Value {
     let names = Pseudonyms::of_process();
     let mut event = Map::new();

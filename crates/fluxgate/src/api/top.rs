@@ -77,7 +77,7 @@ pub(super) async fn top(
         }
     }
     let telemetry = api.engine.telemetry();
-    // Those of rules that are gone are left out.
+    // Identities of removed rules are left out.
     let top = telemetry.top(by, window, count, |rule| names.contains_key(&rule));
     let entries = top.entries.iter().filter_map(|entry| {
         let (rule_set, rule) = names.get(&entry.rule)?;

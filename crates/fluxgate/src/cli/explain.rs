@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fluxgate_core::text::duration_text;
 use fluxgate_core::{
     BandExplanation, Decision, Explanation, OnMissingKey, Outcome, RuleExplanation, RuleMode,
 };
@@ -12,7 +13,6 @@ use super::client::{self, OptionalServer};
 use super::request::read_request;
 use super::{Exit, Failure, print, rules};
 use crate::api::explain::{action_name, explain_offline, explanation_json, mode_name};
-use crate::config::duration_text;
 
 /// The arguments of `fluxgate explain`.
 #[derive(Debug, clap::Args)]

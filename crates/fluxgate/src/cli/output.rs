@@ -1,5 +1,5 @@
-//! What commands write. Names in files and in answers are foreign text, which a terminal must
-//! not obey.
+//! The output of commands. Names in files and responses are untrusted text, which a terminal must
+//! not interpret.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -21,7 +21,7 @@ pub(super) fn print_file(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints bytes that contain no foreign text, such as commands to a terminal.
+/// Prints bytes that contain no untrusted text, such as terminal control sequences.
 pub(super) fn print_unescaped(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {

@@ -9,8 +9,8 @@ use super::{Exit, Failure};
 use crate::config::{Deployment, RawConfig, Rules};
 use crate::reload::rules_in;
 
-/// Reads the rules of a rule file, a config or a directory. `instead` tells what to do if they
-/// are in Redis.
+/// Reads the rules of a rule file, a config or a directory. `instead` says what to do if
+/// they are in Redis.
 pub(super) fn load(path: &Path, instead: &str) -> Result<RuleSets, Failure> {
     let in_directory = |path: &Path, options: RuleOptions| {
         let compiled = rules_in(path, options, Deployment::default())?;

@@ -82,8 +82,8 @@ impl Config {
         self.listener_tls(listener).is_some()
     }
 
-    /// Returns the certificate of a listener, if it uses TLS. That of the gateway may be in its
-    /// own section.
+    /// Returns the certificate of a listener, if it uses TLS. The gateway's may be in its own
+    /// section.
     pub(crate) fn listener_tls(&self, listener: Listener) -> Option<&Tls> {
         let endpoint = self.listen.of(listener)?;
         let own_section = match listener {

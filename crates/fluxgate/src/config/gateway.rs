@@ -20,11 +20,11 @@ pub use route::Route;
 pub struct Gateway {
     /// The routes. The first that matches a request applies.
     pub routes: Vec<Route>,
-    /// How long things may take.
+    /// The timeouts.
     pub timeouts: Timeouts,
-    /// How large and how many things may be.
+    /// The limits of sizes and numbers.
     pub limits: Limits,
-    /// The most memory for bodies of calls to language models, in bytes.
+    /// The maximum memory for bodies of calls to language models, in bytes.
     pub llm_buffer: u64,
     /// The certificate of the listener, if it uses TLS.
     pub tls: Option<Tls>,

@@ -108,7 +108,7 @@ impl RawConfig {
         Ok(config)
     }
 
-    /// Returns whether the root is a mapping. That of an empty or truncated file is not.
+    /// Returns whether the root is a mapping, unlike the root of an empty or truncated file.
     pub(crate) fn is_map(&self) -> bool {
         matches!(self.tree.value, Value::Map(_))
     }

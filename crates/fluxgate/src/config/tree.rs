@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
+use fluxgate_core::text::duration_text;
 use fluxgate_core::yaml::{Node, Position, Value};
 
 use super::read::SIZE_UNITS;
@@ -39,25 +40,6 @@ pub(super) fn path(path: &Path) -> Node {
 
 pub(super) fn duration(duration: Duration) -> Node {
     plain(duration_text(duration))
-}
-
-/// Writes a duration as in rules, in the largest unit that divides it.
-pub(crate) fn duration_text(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    if millis == 0 {
-        return "0s".into();
-    }
-    let units = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1_000, "s"),
-    ];
-    let unit = units
-        .into_iter()
-        .find(|(unit, _)| millis.is_multiple_of(*unit));
-    let (unit, name) = unit.unwrap_or((1, "ms"));
-    format!("{}{name}", millis / unit)
 }
 
 /// Returns a list, or its only item.

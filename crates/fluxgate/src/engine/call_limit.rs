@@ -17,7 +17,7 @@ pub(crate) struct ThrottleParameters {
 }
 
 impl ThrottleParameters {
-    /// Returns the bucket of these numbers, or which of them is out of its domain.
+    /// Returns the bucket with these parameters. The error names the one that is out of range.
     pub(crate) fn band(self) -> Result<Band, String> {
         let within = |name, given: i64, least, most| {
             let given = u64::try_from(given).ok();
@@ -32,7 +32,7 @@ impl ThrottleParameters {
         let limit = Limit::builder(Algorithm::TokenBucket, capacity, WINDOW)
             .refill(count)
             .period(Duration::from_secs(period));
-        // Each number is valid by itself.
+        // Each number alone is valid.
         let limit = limit.build().map_err(|error| match error {
             LimitError::FillTooLong => {
                 "(max_burst + 1) * period / count must be at most 316224000 seconds".into()

@@ -104,7 +104,7 @@ impl Handler for EngineHandler<'_> {
     fn cancel(&self, charge: Charge) {
         let engine = Arc::clone(self.engine);
         poll_once_or_spawn(async move {
-            // The state expires by itself.
+            // Without a refund, the state expires on its own.
             if let Err(error) = engine.limiter.cancel(charge).await {
                 engine.telemetry.record_store_failure(&error, None);
             }

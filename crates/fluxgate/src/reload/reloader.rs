@@ -17,9 +17,9 @@ use crate::engine::Engine;
 use crate::failure::{Exit, Failure};
 use crate::watch::{DirectoryWatch, next_signal, wait_until_quiet};
 
-/// The longest wait of a service without rules before it tries again.
+/// The longest wait before a service without rules tries again.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// Requests that may wait for the one before them.
+/// The maximum number of requests that wait for an earlier one.
 const MAX_REQUESTS: usize = 64;
 
 /// Reloads the rules on request.
@@ -34,8 +34,8 @@ pub(crate) struct ReloadHandle {
 type ReloadRequest = oneshot::Sender<Result<(), String>>;
 
 impl ReloadHandle {
-    /// Reloads the rules. Those of the source are active afterwards, or the error says
-    /// why not.
+    /// Reloads the rules. Afterwards the rules of the source are active, or the error says why
+    /// not.
     pub(crate) async fn now(&self) -> Result<(), String> {
         let (request, outcome) = oneshot::channel();
         // If the reloader is gone, the channel is closed.
@@ -73,7 +73,7 @@ struct RefusedSnapshot {
     error: ReloadError,
 }
 
-/// Why the reloader wakes.
+/// Why the reloader wakes up.
 #[derive(Debug)]
 enum WakeReason {
     /// The poll interval has passed, or the source may have changed.

@@ -55,7 +55,7 @@ impl RuleDir {
     /// Reads the files, in the order of their names.
     pub(super) fn snapshot(&self, active: Option<&Snapshot>) -> Result<Snapshot, ReloadError> {
         let files = self.settled()?;
-        // An unmounted volume looks like this, too, and must not lift all limits.
+        // An unmounted volume looks the same, and must not lift all limits.
         let had_some = matches!(active, Some(Snapshot::Directory(it)) if !it.files.is_empty());
         if files.files.is_empty() && had_some {
             let path = self.path.display();

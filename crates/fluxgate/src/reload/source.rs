@@ -110,8 +110,8 @@ impl RuleSource {
         }
     }
 
-    /// Reads the source. If its version is that of the active or the refused snapshot,
-    /// returns that one instead of reading everything.
+    /// Reads the source. If the active or the refused snapshot has its version, returns that
+    /// snapshot instead of reading everything.
     pub(super) async fn snapshot(
         self: &Arc<Self>,
         active: Option<&Arc<Snapshot>>,

@@ -140,7 +140,7 @@ async fn pass_on(changes: &mut RuleSubscription, changed: &Notify) {
     }
 }
 
-/// Logs an error unless its reason is that of the last one.
+/// Logs an error, unless the last one had the same reason.
 fn warn_once(
     last_reason: &mut Option<&'static str>,
     reason: &'static str,

@@ -22,12 +22,12 @@ pub(super) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// Returns whether the client asks to hold the charge.
+    /// Returns whether the client requests a hold.
     pub(super) fn requests_hold(&self) -> bool {
         self.context.is_held()
     }
 
-    /// Parses the arguments, of which the first is the command's name.
+    /// Parses the arguments. The first is the command's name.
     pub(super) fn parse(arguments: &[&'a [u8]]) -> Result<Self, CommandError> {
         let [_, rule_set, pairs @ ..] = arguments else {
             return Err(CommandError::arguments("fg.check"));
@@ -60,7 +60,7 @@ impl<'a> Check<'a> {
 }
 
 /// Writes a decision. Times are in milliseconds, and -1 means never. The id of the hold follows
-/// if the client has asked for one or a rule takes slots.
+/// if the client has requested one or a rule takes slots.
 pub(super) fn write(decision: &Decision, requests_hold: bool, replies: &mut Replies<'_>) {
     let has_hold = requests_hold || decision.rules().any(|(rule, _)| rule.takes_slots());
     replies.array(9 + usize::from(has_hold));

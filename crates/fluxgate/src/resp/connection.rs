@@ -110,7 +110,7 @@ impl<S: ClientStream> Connection<S> {
     }
 
     /// Answers the complete requests. Returns how many bytes the next one needs, or `None`
-    /// if the connection is to close.
+    /// if the connection must close.
     async fn answer(&mut self) -> io::Result<Option<usize>> {
         let mut out = buffers::take_output();
         let mut read = 0;
@@ -137,8 +137,8 @@ impl<S: ClientStream> Connection<S> {
     }
 }
 
-/// Lets the other ready tasks run first. So all connections read and decide before any of
-/// them sends, and a client with many connections wakes once for many replies.
+/// Yields to the other ready tasks. So all connections read and decide before any of them sends,
+/// and a client with many connections wakes once for many replies.
 async fn yield_to_others() {
     let mut has_waited = false;
     poll_fn(|cx| {

@@ -27,7 +27,7 @@ pub(super) struct ThrottleDecision {
 }
 
 impl<'a> Throttle<'a> {
-    /// Parses the arguments, of which the first is the command's name.
+    /// Parses the arguments. The first is the command's name.
     pub(super) fn parse(
         arguments: &[&'a [u8]],
         limits: &mut LimitCache,

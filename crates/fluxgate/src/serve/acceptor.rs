@@ -106,7 +106,7 @@ impl Acceptor {
                         } => permit,
                         () = self.closing.cancelled() => break,
                     };
-                    // Responses are small. Without the option they are merely later.
+                    // Responses are small. Without the option they are only delayed.
                     let _ = stream.set_nodelay(true);
                     // An `async` block would hold the future twice: before and while it runs.
                     let served = serve(stream, peer).map(move |()| drop(permit));

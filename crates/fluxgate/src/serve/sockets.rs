@@ -7,9 +7,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 const BACKLOG: i32 = 4096;
 
-/// Opens an address once for each core. Port 0 stands for a free port, the same for all
-/// cores. The unspecified IPv6 address includes all of IPv4, and stands for those alone on
-/// a machine without IPv6.
+/// Opens an address once for each core. Port 0 means a free port, the same for all cores. The
+/// unspecified IPv6 address includes all of IPv4; on a machine without IPv6 it means all of IPv4
+/// only.
 pub(crate) fn listen(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener>> {
     let is_every_address = address.is_ipv6() && address.ip().is_unspecified();
     match open(address, cores) {

@@ -1,4 +1,4 @@
-//! What serves the connections of each listener, with and without TLS.
+//! Serves the connections of each listener, with and without TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl ListeningPort {
                 return Either::Left(connections.serve(stream, peer));
             };
             let closing = closing.clone();
-            // In a box: connections without TLS reserve no space for this.
+            // Boxed, so that connections without TLS reserve no space for it.
             Either::Right(Box::pin(async move {
                 if let Some(stream) = tls.accept(stream, &closing).await {
                     connections.serve(stream, peer).await;

@@ -59,7 +59,7 @@ impl LiveReader {
         Self(metrics.read_totals())
     }
 
-    /// Returns what happened since the last reading.
+    /// Returns the counts since the last reading.
     pub(super) fn read(
         &mut self,
         metrics: &Metrics,

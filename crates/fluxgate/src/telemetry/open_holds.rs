@@ -1,7 +1,6 @@
 //! The holds that were taken through this process and have not ended.
 //!
-//! Another process may settle a hold of a shared store. This one counts it until it would have
-//! expired.
+//! Another process may settle a hold of a shared store. This process counts it until it expires.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use fluxgate_core::key::RuleNumber;
 use fluxgate_core::{ActiveRule, Decision, HoldId, RuleSet};
 use smallvec::SmallVec;
 
-/// Holds are spread over so many locks by their random ids.
+/// The number of locks. Holds are spread over them by their random ids.
 const SHARDS: usize = 16;
 
 /// A shard counts no more holds than this.
@@ -29,7 +28,7 @@ pub(super) struct OpenHolds {
     slots: Mutex<HashMap<RuleNumber, Arc<RuleSlots>>>,
     /// Holds of running requests that could not be renewed in time.
     expired: AtomicU64,
-    /// Holds whose time was over before they were settled through this process.
+    /// Holds that expired before they were settled through this process.
     unsettled: AtomicU64,
     settled_late: AtomicU64,
 }
@@ -65,7 +64,7 @@ impl Drop for TakenSlots {
     }
 }
 
-/// What is held, and how holds have ended.
+/// The open holds, and how others have ended.
 #[derive(Debug, Default)]
 pub(super) struct HoldCounts {
     pub(super) holds: u64,
@@ -134,7 +133,7 @@ impl OpenHolds {
         self.expired.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that somebody has settled a hold, and whether it was still held.
+    /// Records a settlement, and whether the hold was still open.
     pub(super) fn record_settled(&self, hold: HoldId, was_held: bool) {
         self.shard(hold).holds.remove(&hold);
         if !was_held {
@@ -142,8 +141,8 @@ impl OpenHolds {
         }
     }
 
-    /// Returns what is held at `now`. If other processes share the store, a hold whose time is
-    /// over may have been settled through one of them.
+    /// Counts the holds that are open at `now`. If other processes share the store, a hold that
+    /// has expired may have been settled through one of them.
     pub(super) fn count(&self, is_shared: bool, now: Duration) -> HoldCounts {
         let mut holds = 0;
         for shard in &self.shards {
@@ -167,7 +166,7 @@ impl OpenHolds {
         }
     }
 
-    /// Removes holds whose time is over.
+    /// Removes expired holds.
     fn sweep(&self, shard: &mut Shard, now: Duration) {
         let before = shard.holds.len();
         shard.holds.retain(|_, open| open.ends > now);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::clock;
 
-/// Lets a burst of events pass, and then a steady rate (GCRA). Refusing an event only reads
+/// Allows a burst of events, and then a steady rate (GCRA). Refusing an event only reads
 /// a number that rarely changes, so threads do not contend for it.
 #[derive(Debug)]
 pub(super) struct Sampler {
@@ -27,7 +27,7 @@ impl Sampler {
         }
     }
 
-    /// Returns whether an event may pass at this time since the start of the service.
+    /// Returns whether an event is allowed at this time since the start of the service.
     pub(super) fn allows(&self, uptime: Duration) -> bool {
         let now = clock::micros(uptime);
         let full_at = self.full_at.load(Ordering::Relaxed);

@@ -17,7 +17,7 @@ const SLICE: Duration = Duration::from_secs(10);
 const SLICES: usize = 7;
 const LINES: usize = 128;
 const LINE: usize = 8;
-/// The longest time to look back.
+/// The longest window.
 pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(60);
 /// A longer identity is kept as the beginning of its text and a hash. Clients choose
 /// identities, and memory is bounded.
@@ -27,7 +27,7 @@ const MAX_TEXT: usize = 200;
 /// The first byte of an identity that is kept as text. No encoded one begins with it.
 const AS_TEXT: u8 = 0;
 
-/// What identities are ordered by.
+/// How identities are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TopBy {
     Denied,
@@ -98,7 +98,7 @@ impl Slices {
 
 #[derive(Debug)]
 struct Table {
-    /// Which ten seconds it counts.
+    /// The number of its ten seconds.
     number: u64,
     total: u64,
     /// Kept apart, so that the hashes of a line fill one line of the cache.
@@ -157,7 +157,7 @@ impl Table {
     }
 }
 
-/// Returns what is kept of a long identity.
+/// Returns the part of a long identity that is kept.
 fn shorten(identity: &[u8], hash: u64) -> Identity {
     let text = describe_identity(identity);
     let mut short = Identity::from_slice(&[AS_TEXT]);
@@ -175,9 +175,9 @@ fn mix(hash: u64, rule: RuleNumber) -> u64 {
 /// The heaviest identities.
 #[derive(Debug, Default)]
 pub(crate) struct TopList {
-    /// All that was counted.
+    /// The sum of all counts.
     pub(crate) total: u64,
-    /// The most that an identity in none of the tables may have.
+    /// The highest possible count of an identity that is not in the tables.
     pub(crate) error: u64,
     /// Those with the highest counts, in descending order.
     pub(crate) entries: Vec<TopEntry>,
@@ -194,7 +194,7 @@ pub(crate) struct TopEntry {
 }
 
 impl TopEntry {
-    /// Returns the identity for people.
+    /// Returns the identity as text.
     pub(crate) fn describe(&self) -> String {
         match self.identity.split_first() {
             Some((&AS_TEXT, text)) => String::from_utf8_lossy(text).into(),
@@ -210,7 +210,7 @@ pub(super) struct TopSum {
     window: Duration,
     now: Duration,
     total: u64,
-    /// The most that a missing identity may have, by line.
+    /// The highest possible count of a missing identity, by line.
     missing: Vec<u64>,
     totals: HashMap<(RuleNumber, Identity), IdentityTotal>,
 }
@@ -221,7 +221,7 @@ struct IdentityTotal {
     line: usize,
     count: u64,
     error: u64,
-    /// What a missing identity may have in the tables where this one is not missing.
+    /// The highest possible count of a missing identity in the tables that have this one.
     covered: u64,
 }
 
@@ -266,7 +266,7 @@ impl TopSum {
         let totals = self.totals.into_iter();
         let totals = totals.filter(|((rule, _), _)| includes_rule(*rule));
         let entries = totals.map(|((rule, identity), total)| {
-            // It may have been pushed out of the tables that do not have it.
+            // The tables without it may have evicted it.
             let hidden = self.missing[total.line] - total.covered;
             TopEntry {
                 rule,

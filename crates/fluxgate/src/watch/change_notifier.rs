@@ -46,8 +46,8 @@ impl DirectoryWatch {
         }
     }
 
-    /// Watches these paths from now on. Call it before each read of them, since links
-    /// and directories may have changed.
+    /// Watches these paths. Call it before each read of them, because links and directories may
+    /// have changed.
     pub(crate) fn follow(&mut self, paths: &[PathBuf]) {
         let Some(watcher) = &mut self.watcher else {
             return;
@@ -63,7 +63,7 @@ impl DirectoryWatch {
         });
         let wanted: BTreeSet<_> = wanted.collect();
         for gone in self.watched.difference(&wanted) {
-            // It may not exist any more.
+            // The directory may be gone.
             let _ = watcher.unwatch(&gone.0);
         }
         let mut watched = BTreeSet::new();

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::signals::next_signal;
 
-/// How often the files are read. A change is taken over when two successive reads agree.
+/// How often the files are read. A change takes effect when two successive reads agree.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The files, and how the value is built from them.
@@ -18,13 +18,13 @@ pub(crate) trait FileValue: Clone + Send + 'static {
     type Content: PartialEq + Send + Sync;
     /// The value.
     type Value;
-    /// Why the files cannot be read or the value not be built.
+    /// Why the files cannot be read, or the value cannot be built.
     type Error: Display + Send;
 
-    /// Returns what is logged when the value has been rebuilt.
+    /// Returns the log message for a value that has been rebuilt.
     fn replaced_message(&self) -> &'static str;
 
-    /// Returns what is logged when it could not be, and the old one stays.
+    /// Returns the log message for a value that cannot be rebuilt, so that the old one stays.
     fn kept_message(&self) -> &'static str;
 
     /// Reads the files.
@@ -87,13 +87,13 @@ impl<S: FileValue> ReloadedFile<S> {
 
     /// Reads the files; returns whether the value has changed.
     ///
-    /// A writer may be in the middle of a file, and what is there may be valid all the same: a
-    /// certificate without its intermediates, or some of the tokens. So new content is
-    /// `unconfirmed` until the next read finds the same.
+    /// A file that is being written may be valid but incomplete: a certificate without its
+    /// intermediates, or some of the tokens. So new content is `unconfirmed` until the next read
+    /// finds the same.
     async fn reload(&self, unconfirmed: &mut Option<S::Content>) -> Result<bool, S::Error> {
         let before = unconfirmed.take();
         let source = self.source.clone();
-        // A hanging file system must not block signals, nor what else this thread does.
+        // A hanging file system must not block signals or other work of this thread.
         let read = tokio::task::spawn_blocking(move || source.read()).await;
         let Ok(content) = read else {
             // The runtime shuts down.
@@ -112,7 +112,7 @@ impl<S: FileValue> ReloadedFile<S> {
             return Ok(false);
         }
         let built = self.source.build(&content);
-        // If it is bad, it stays so: it need not be confirmed at every read.
+        // Invalid content stays invalid, so the next read need not confirm it.
         let value = match built {
             Ok(value) => Arc::new(value),
             Err(error) => {

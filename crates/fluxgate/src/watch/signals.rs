@@ -2,8 +2,8 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that the service handles. A signal that arrives after this is created
-/// waits until it is asked for; before, it would end the process.
+/// The signals that the service handles. A signal that arrives after this is created is kept
+/// until it is awaited; before, it would end the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
     /// SIGHUP: reload the rules.
@@ -20,7 +20,7 @@ pub(crate) struct ShutdownSignals {
 }
 
 impl Signals {
-    /// Handles them from now on. Must be called within a runtime.
+    /// Installs the handlers. Must be called within a runtime.
     pub(crate) fn listen() -> Self {
         Self {
             hangup: listen(SignalKind::hangup()),

@@ -28,7 +28,7 @@ pub(super) async fn list(
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let mut sets: Vec<_> = rules.iter().collect();
     sets.sort_by_key(|set| set.name());
-    // Conditions may name values that not every reader is to see.
+    // Conditions may name values that not every reader may see.
     let shows_match = api.admin.authorize(&head, Role::Viewer).is_ok();
     let sets: Vec<_> = sets
         .into_iter()

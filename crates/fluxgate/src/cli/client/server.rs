@@ -28,9 +28,9 @@ use crate::cli::{Exit, Failure};
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8081";
 /// More than any token or certificate needs.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// More than any answer has: 16 MiB of rules, in JSON.
+/// More than any response has: 16 MiB of rules, in JSON.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-/// More than any problem has.
+/// More than any problem document has.
 const MAX_PROBLEM_BYTES: usize = 1 << 20;
 /// How long a call may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ pub(crate) struct OptionalServer {
 }
 
 impl OptionalServer {
-    /// Returns the service, or the default one.
+    /// Returns the service, or the default.
     pub(crate) fn required(&self) -> ServerArguments {
         ServerArguments {
             server: self.server.clone().unwrap_or(DEFAULT_SERVER.into()),
@@ -128,10 +128,10 @@ fn read_file(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
 /// A service.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// As it was given.
+    /// The address as it was given.
     name: String,
     authority: Authority,
-    /// How it encrypts, if it does.
+    /// The TLS configuration, if the service uses TLS.
     tls: Option<Arc<ClientConfig>>,
     authorization: Option<HeaderValue>,
 }
@@ -179,7 +179,7 @@ impl Server {
         &self.name
     }
 
-    /// Sends a request and returns the JSON of a good answer.
+    /// Sends a request and returns the JSON of a successful response.
     pub(crate) async fn call(
         &self,
         method: Method,

@@ -1,12 +1,10 @@
-//! Text for people: tables and durations.
+//! Readable output: tables and durations.
 
 use std::fmt;
 use std::time::Duration;
 
-use fluxgate_core::text::is_printable;
+use fluxgate_core::text::{duration_text, is_printable};
 use serde_json::Value;
-
-use crate::config::duration_text;
 
 /// A table with aligned columns.
 #[derive(Debug)]
@@ -26,7 +24,7 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// Replaces characters that a terminal would act on: clients choose identities.
+/// Replaces characters that a terminal would interpret: clients choose identities.
 pub(super) fn clean(text: &str) -> String {
     let shown = |char: char| if is_printable(char) { char } else { '\u{fffd}' };
     text.chars().map(shown).collect()
@@ -49,7 +47,7 @@ impl<const N: usize> fmt::Display for Table<N> {
     }
 }
 
-/// Returns milliseconds as a duration that people read.
+/// Returns milliseconds as a readable duration.
 pub(super) fn duration_of(millis: u64) -> String {
     duration_text(Duration::from_millis(millis))
 }

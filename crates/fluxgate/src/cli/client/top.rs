@@ -35,14 +35,14 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<(), Failure> {
     };
     let is_once = arguments.once || !io::stdout().is_terminal();
     let mut events = server.events("/v1/live").await?;
-    // The first event is of the second before.
+    // The first event describes the previous second.
     while let Some(event) = events.next().await {
         let top = heaviest(&server, by).await?;
         let screen = screen(server.name(), by, &event, &top);
         if is_once {
             return print(&screen);
         }
-        // The cursor goes home, and what is below the end is cleared.
+        // Moves the cursor to the top, and clears the screen below the last line.
         let lines = text::escape_unprintable(screen, &['\n']).replace('\n', "\x1b[K\n");
         print_unescaped(format!("\x1b[H{lines}\x1b[J").as_bytes())?;
     }
@@ -54,7 +54,7 @@ async fn heaviest(server: &Server, by: &str) -> Result<Value, Failure> {
     server.call(Method::GET, &path, None).await
 }
 
-/// Returns what is shown.
+/// Returns the text of the screen.
 fn screen(server: &str, by: &str, event: &Value, top: &Value) -> String {
     let total: u64 = event["decisions"]
         .as_object()

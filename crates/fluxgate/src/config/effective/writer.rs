@@ -1,5 +1,6 @@
 //! Writes a tree as YAML, with comments that name the overrides.
 
+use fluxgate_core::text::yaml_scalar;
 use fluxgate_core::yaml::{Node, Value};
 
 use crate::config::origins::OverrideSource;
@@ -155,23 +156,15 @@ fn inline(node: &Node) -> String {
     }
 }
 
-/// Returns a text, in quotes unless it can only be read as a text.
+/// Returns a text, in quotes unless it can only be read as a text. Paths and names of hosts need
+/// none.
 fn text(text: &str) -> String {
     let is_word = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/');
-    let special = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
-    let is_special = special.iter().any(|word| text.eq_ignore_ascii_case(word));
-    if is_word && is_safe(text) && !is_special {
-        return text.into();
+    if is_word && is_safe(text) && text.contains(['.', '/', '+']) {
+        text.into()
+    } else {
+        yaml_scalar(text)
     }
-    let mut quoted = String::from("\"");
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => quoted.extend(['\\', char]),
-            _ if is_printable(char) => quoted.push(char),
-            _ => quoted += &format!("\\U{:08X}", u32::from(char)),
-        }
-    }
-    quoted + "\""
 }
 
 /// Returns whether a character is visible and has no meaning in a YAML comment.

@@ -20,7 +20,7 @@ const BUFFER: RangeInclusive<u64> = 1..=1 << 50;
 const ON_ABORT_NAMES: [(&str, OnAbort); 2] =
     [("seen", OnAbort::Seen), ("reserved", OnAbort::Reserved)];
 
-/// Reads `llm` of the gateway, which holds for all routes: the memory for bodies.
+/// Reads `llm` of the gateway, which applies to all routes: the memory for bodies.
 pub(super) fn read_buffer(node: Option<&Node>, faults: &mut Faults) -> u64 {
     let section = Section::read(node, "`llm`", &["buffer"], faults);
     let buffer = section.size("buffer", BUFFER, faults);
@@ -38,9 +38,9 @@ pub struct Llm {
     pub rules: String,
     /// How tokens are bounded before they are known.
     pub reserve: Reserve,
-    /// What becomes of requests that may use tokens, but are no known calls.
+    /// How requests are treated that may use tokens, but are not known calls.
     pub unknown: UnknownCalls,
-    /// What a call costs whose client leaves before the answer has ended.
+    /// The cost of a call whose client disconnects before the end of the response.
     pub on_abort: OnAbort,
 }
 
@@ -104,8 +104,8 @@ impl Llm {
     }
 }
 
-/// Reads what becomes of unknown calls: by default they cost as much as a known one that
-/// states no bound.
+/// Reads how unknown calls are treated. By default they cost as much as a known call that states
+/// no bound.
 fn read_unknown(node: Option<&Node>, reserve: &Reserve, faults: &mut Faults) -> UnknownCalls {
     let default = reserve.default_max_tokens;
     match node {

@@ -60,7 +60,7 @@ pub enum RedisMode {
 /// PEM files for TLS connections to Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisTls {
-    /// The certificate authority to trust instead of those of the system.
+    /// The certificate authority to trust instead of the system's.
     pub ca: Option<PathBuf>,
     /// The client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,

@@ -10,8 +10,8 @@ use crate::config::filters::Filter;
 use crate::config::gateway::{Llm, Route};
 use crate::config::rules::Rules;
 
-/// Warns of routes that count no tokens, or that deny calls without a bound. Rules from
-/// elsewhere are not known yet, and not checked.
+/// Warns of routes that count no tokens, or that deny calls without a bound. Rules
+/// from another source are not known yet, so they are not checked.
 pub(super) fn warn_about_tokens(config: &Config, warn: &mut impl FnMut(String)) {
     warn_about_buffer(config, warn);
     for route in &config.gateway.routes {
@@ -76,7 +76,7 @@ fn warn_about_calls(config: &Config, route: &Route, llm: &Llm, warn: &mut impl F
     }
 }
 
-/// Warns of filters with rules that count tokens, but for which no route does.
+/// Warns of filters whose rules count tokens, although no route counts them.
 fn warn_about_uncounted(config: &Config, route: &Route, warn: &mut impl FnMut(String)) {
     let is_counted = |name: &str| {
         let mut calls = config
@@ -116,7 +116,7 @@ fn sets_tokens(filter: &Filter, tokens: Tokens) -> bool {
     attributes.any(|(name, _)| name == tokens.attribute())
 }
 
-/// Returns a band that always denies a completion of so many tokens, if there is one.
+/// Returns a band that always denies a completion of this many tokens, if there is one.
 fn band_below(reserved: u64, rule: &ActiveRule) -> Option<&Band> {
     let counts_completion = matches!(rule.tokens(), Some(Tokens::Total | Tokens::Completion));
     if !counts_completion || rule.clamps() || rule.mode() != RuleMode::Enforce {
@@ -125,7 +125,7 @@ fn band_below(reserved: u64, rule: &ActiveRule) -> Option<&Band> {
     narrower(rule, reserved)
 }
 
-/// Returns a band that always denies an unknown call of so many tokens, if there is one.
+/// Returns a band that always denies an unknown call of this many tokens, if there is one.
 fn band_below_unknown(tokens: u64, rule: &ActiveRule) -> Option<&Band> {
     let is_counted = rule.tokens().is_some() && rule.mode() == RuleMode::Enforce;
     is_counted.then(|| narrower(rule, tokens)).flatten()

@@ -60,7 +60,7 @@ pub(super) fn report() {
     }
 }
 
-/// A layer that lets a burst of lines of each cause pass, and then a few per second. Lines at
+/// A layer that passes a burst of lines of each cause, and then a few per second. Lines at
 /// `debug` and `trace` are not sampled: an operator has enabled them.
 #[derive(Debug)]
 pub(super) struct SamplingLayer {

@@ -43,7 +43,7 @@ pub(super) struct Shard {
 #[repr(align(64))]
 pub(super) struct RuleCounters {
     pub(super) by_outcome: [Tally; Outcome::ALL.len()],
-    /// Those that were denied, whatever their outcome: a fallback allows or denies.
+    /// Denied decisions of any outcome: a fallback allows or denies.
     pub(super) denied: Tally,
     /// The highest used share of a reported band since it was read last, in thousandths, plus
     /// one; 0 if there was none.
@@ -67,7 +67,7 @@ struct LocalShard {
     shard: Arc<Shard>,
     /// By rule number; these are dense.
     by_rule: Vec<Option<Arc<RuleCounters>>>,
-    /// Decisions without a rule, by rule set; the empty name stands for no set.
+    /// Decisions without a rule, by rule set; the empty name means no set.
     by_set: HashMap<Box<str>, Arc<RuleCounters>>,
     /// The last used entry of `by_set`, which is likely to be the next.
     recent: Option<Arc<RuleCounters>>,

@@ -26,7 +26,7 @@ pub(in crate::telemetry) struct DecisionTotals {
 }
 
 impl DecisionTotals {
-    /// Reads the counters of all threads. Used shares begin anew.
+    /// Reads the counters of all threads. Resets the used shares.
     pub(super) fn read(shards: &Shards) -> Self {
         let mut totals = Self::default();
         for shard in shards.all() {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::pin::pin;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Request, StatusCode};
@@ -110,7 +111,7 @@ fn basic_auth(url: &Url) -> Option<String> {
     let mut pair = percent_decoded(url.username());
     pair.push(b':');
     pair.extend(percent_decoded(password));
-    Some(format!("Basic {}", base64(&pair)))
+    Some(format!("Basic {}", BASE64_STANDARD.encode(&pair)))
 }
 
 fn percent_decoded(text: &str) -> Vec<u8> {
@@ -131,24 +132,6 @@ fn percent_decoded(text: &str) -> Vec<u8> {
         }
     }
     bytes
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let digit = (bits >> (18 - 6 * place)) & 63;
-            text.push(if place <= chunk.len() {
-                char::from(DIGITS[digit as usize])
-            } else {
-                '='
-            });
-        }
-    }
-    text
 }
 
 #[cfg(test)]

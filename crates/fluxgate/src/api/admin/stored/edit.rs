@@ -226,14 +226,14 @@ pub(super) fn parse_yaml_set(
     let text =
         std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
     let node = Node::parse_request(text).map_err(|fault| invalid_rules(vec![fault]))?;
-    // What is stored is read as JSON by all instances, so it must be valid as such, too.
+    // All instances read the stored set as JSON, so it must also be valid as JSON.
     let json = Json::from_node(&node);
     check_set(set, node, options).map_err(invalid_rules)?;
     check_set(set, json.to_node(), options).map_err(invalid_rules)?;
     Ok(json)
 }
 
-/// Returns a stored set as YAML. A set that is invalid is JSON, which is YAML as well.
+/// Returns a stored set as YAML. An invalid set is returned as JSON, which is also YAML.
 pub(super) fn yaml_of(set: &str, text: &str, options: RuleOptions) -> String {
     let rules = parse_node(text).ok();
     let rules = rules.and_then(|(_, node)| check_set(set, node, options).ok());
@@ -247,7 +247,7 @@ pub(super) fn yaml_of(set: &str, text: &str, options: RuleOptions) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// Parses and validates the rule in a body. Its id must be that of the path.
+/// Parses and validates the rule in a body. Its id must match the path.
 pub(super) fn parse_rule(
     set: &str,
     id: &str,
