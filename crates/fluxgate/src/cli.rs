@@ -176,8 +176,10 @@ pub fn run() -> ExitCode {
 
 fn serve(options: &ConfigOptions) -> Result<(), Failure> {
     let raw = options.load()?;
-    let file = options.config.clone();
-    let file = file.map(|path| ConfigFile::new(path, options.overrides(), raw.clone()));
+    let file = options
+        .config
+        .clone()
+        .map(|path| ConfigFile::new(path, options.overrides(), raw.clone()));
     server::run(&raw, file)
 }
 

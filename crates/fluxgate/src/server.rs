@@ -52,8 +52,8 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let _flush = log::init(&config.telemetry);
     let (telemetry, exporter) = Telemetry::new(&config.telemetry, config.admin.record);
     let telemetry = Arc::new(telemetry);
-    let store = AnyStore::new(&config, &secrets);
-    let store = store.map_err(|error| Failure::new(Exit::Config, error))?;
+    let store =
+        AnyStore::new(&config, &secrets).map_err(|error| Failure::new(Exit::Config, error))?;
     let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
     let source = RuleSource::new(&config, raw, file, engine.store());
     let (mut reloader, reload_handle) =
@@ -61,8 +61,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let rules = reloader.read_first()?;
     let admin = AdminAccess::new(&config, reload_handle, Arc::clone(engine.telemetry()))?;
     let closing = CancellationToken::new();
-    let filters = Filters::new(&config);
-    let filters = filters.map_err(|error| Failure::new(Exit::Config, error))?;
+    let filters = Filters::new(&config).map_err(|error| Failure::new(Exit::Config, error))?;
     let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(raise_descriptor_limit());
     let gateway = GatewayListener::new(&config, &filters, &engine, upstreams)?;
     let mut tls = [const { None }; Listener::ALL.len()];
@@ -101,10 +100,11 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         tls: tls.clone(),
     };
     let grace = config.shutdown.grace;
-    let workers = acceptors.into_iter().zip(sockets_by_core(open, cores));
-    let workers =
-        workers.map(|(acceptor, sockets)| core(acceptor, sockets, services.clone(), grace));
-    let workers = workers.collect::<Result<Vec<_>, _>>()?;
+    let workers = acceptors
+        .into_iter()
+        .zip(sockets_by_core(open, cores))
+        .map(|(acceptor, sockets)| core(acceptor, sockets, services.clone(), grace))
+        .collect::<Result<Vec<_>, _>>()?;
     main.block_on(async {
         let traces = exporter.map(Exporter::start);
         tokio::spawn(reloader.run(signals.hangup));

@@ -245,8 +245,10 @@ impl Telemetry {
         // Clients choose the names of missing rule sets, so those are counted without one.
         let set = decision.rule_set();
         let rule_set = set.map(RuleSet::name);
-        let used = decision.limit().zip(decision.remaining());
-        let used = used.map(|(limit, left)| limit.saturating_sub(left) * 1000 / limit.max(1));
+        let used = decision
+            .limit()
+            .zip(decision.remaining())
+            .map(|(limit, left)| limit.saturating_sub(left) * 1000 / limit.max(1));
         let set_name = rule_set.unwrap_or_default();
         self.metrics
             .count_decision(set_name, rule, outcome, is_allowed, took, used);

@@ -1,7 +1,6 @@
 //! From rules back to YAML.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use super::action::RuleAction;
 use super::cost::Cost;

@@ -35,8 +35,10 @@ pub(crate) fn check_browser(head: &Parts, on_loopback: bool) -> Result<(), Probl
 
 /// Returns the host of a request, perhaps with a port.
 fn host_of(head: &Parts) -> Option<&str> {
-    let host = head.headers.get(header::HOST);
-    let host = host.and_then(|host| host.to_str().ok());
+    let host = head
+        .headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
     head.uri.authority().map(|it| it.as_str()).or(host)
 }
 

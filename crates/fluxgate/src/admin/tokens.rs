@@ -95,8 +95,9 @@ pub(crate) enum TokensError {
 
 fn lines(path: &Path, faults: &[(usize, &'static str)]) -> String {
     let path = path.display();
-    let lines = faults.iter();
-    let lines = lines.map(|(line, what)| format!("{path}:{line}:1: {what}"));
+    let lines = faults
+        .iter()
+        .map(|(line, what)| format!("{path}:{line}:1: {what}"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -155,8 +156,10 @@ fn parse_token(line: &str) -> Result<Token, &'static str> {
     if name.is_empty() || name.len() > 64 || !name.bytes().all(is_plain) {
         return Err("the name must have 1 to 64 of the characters A-Z a-z 0-9 - _ . @");
     }
-    let role = Role::ALL.into_iter().find(|known| known.name() == role);
-    let role = role.ok_or("the role must be viewer, operator or admin")?;
+    let role = Role::ALL
+        .into_iter()
+        .find(|known| known.name() == role)
+        .ok_or("the role must be viewer, operator or admin")?;
     let sha256 = parse_sha256(sha256).ok_or("the hash must be a SHA-256: 64 hexadecimal digits")?;
     Ok(Token {
         name: name.into(),

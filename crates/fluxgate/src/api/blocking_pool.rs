@@ -37,10 +37,13 @@ impl BlockingPool {
         &self,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let waiting = Arc::clone(&self.waiting).try_acquire_owned();
-        let waiting = waiting.map_err(|_| overloaded())?;
-        let running = Arc::clone(&self.running).acquire_owned().await;
-        let running = running.map_err(|_| overloaded())?;
+        let waiting = Arc::clone(&self.waiting)
+            .try_acquire_owned()
+            .map_err(|_| overloaded())?;
+        let running = Arc::clone(&self.running)
+            .acquire_owned()
+            .await
+            .map_err(|_| overloaded())?;
         let task = tokio::task::spawn_blocking(move || {
             // The work continues if the client disconnects, so it owns the permits.
             let _permits = (waiting, running);

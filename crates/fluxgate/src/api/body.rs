@@ -27,8 +27,10 @@ where
 
 /// Returns whether a body is declared as YAML.
 pub(super) fn is_yaml(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
-    let kind = kind.and_then(|value| value.split(|byte| *byte == b';').next());
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .map(|value| value.as_bytes())
+        .and_then(|value| value.split(|byte| *byte == b';').next());
     kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(b"application/yaml"))
 }
 
@@ -112,8 +114,11 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
 /// form can declare the latter, but percent-encodes quotes and braces, so that its body is
 /// never JSON. `text/plain` is refused, because the body of such a form can be JSON.
 pub(super) fn may_be_json(content_type: &[u8]) -> bool {
-    let kind = content_type.split(|byte| *byte == b';').next();
-    let kind = kind.unwrap_or_default().trim_ascii();
+    let kind = content_type
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
     if kind.is_empty() {
         return true;
     }

@@ -106,8 +106,10 @@ fn refuse_alike_headers(
     head: &ForwardedRequest<'_>,
 ) -> Result<(), Problem> {
     let rules = engine.rules();
-    let rules = rules.as_ref().zip(filter.rule_set_name());
-    let rules = rules.and_then(|(rules, name)| rules.get(name));
+    let rules = rules
+        .as_ref()
+        .zip(filter.rule_set_name())
+        .and_then(|(rules, name)| rules.get(name));
     let names = rules.map_or(&[][..], |set| set.header_names());
     if filter.has_alike_header(head, names) {
         Err(ambiguous(BadRequest::AlikeHeader))

@@ -169,10 +169,10 @@ pub(super) async fn renew(
     let ids: Vec<Option<HoldId>> = ids.iter().map(|text| text.0.parse().ok()).collect();
     let known: Vec<_> = ids.iter().copied().flatten().collect();
     let mut renewed = api.engine.renew(&known, span).await?.into_iter();
-    let each = ids
+    let each: Vec<_> = ids
         .iter()
-        .map(|id| id.is_some() && renewed.next() == Some(true));
-    let each: Vec<_> = each.collect();
+        .map(|id| id.is_some() && renewed.next() == Some(true))
+        .collect();
     Ok(json_response(
         format!("{{\"renewed\":{each:?}}}").replace(' ', ""),
     ))

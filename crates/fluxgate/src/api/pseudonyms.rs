@@ -88,11 +88,12 @@ mod tests {
     #[test]
     fn clients_stay_apart_and_addresses_of_one_client_together() {
         let names = Pseudonyms::of_process();
-        let all = (0..=u16::MAX).map(|low| {
-            let [c, d] = low.to_be_bytes();
-            names.address(IpAddr::from([203, 0, c, d]), 64)
-        });
-        let all: std::collections::HashSet<_> = all.collect();
+        let all: std::collections::HashSet<_> = (0..=u16::MAX)
+            .map(|low| {
+                let [c, d] = low.to_be_bytes();
+                names.address(IpAddr::from([203, 0, c, d]), 64)
+            })
+            .collect();
         assert_eq!(all.len(), 65_536);
         let client = |text: &str, prefix: u8| {
             let IpAddr::V6(address) = names.address(text.parse().unwrap(), prefix) else {

@@ -22,8 +22,10 @@ pub(super) fn fields(query: &str) -> impl Iterator<Item = Result<(String, String
 
 /// Reads a number of results to return, from 1.
 pub(super) fn count(name: &str, value: &str, most: usize) -> Result<usize, Problem> {
-    let count = value.parse().ok();
-    let count = count.filter(|count| (1..=most).contains(count));
+    let count = value
+        .parse()
+        .ok()
+        .filter(|count| (1..=most).contains(count));
     count.ok_or_else(|| expected(name, &format!("1 to {most}"), value))
 }
 

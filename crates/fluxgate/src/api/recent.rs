@@ -29,8 +29,10 @@ pub(super) async fn recent(
     let is_named = telemetry.names_identities() && !hides;
     let work = move || {
         let events = telemetry.recent(most);
-        let events = events.iter().map(|it| event(it, &rules, is_named, hides));
-        let events: Vec<_> = events.collect();
+        let events: Vec<_> = events
+            .iter()
+            .map(|it| event(it, &rules, is_named, hides))
+            .collect();
         let is_recording = telemetry.is_recording();
         Ok(
             json!({ "records": is_recording, "identities": is_named, "events": events })
@@ -64,8 +66,11 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool)
         }
     };
     let text = |text: &Option<String>| text.clone().map(Value::from);
-    let set = request.rule_set.as_deref().and_then(|set| rules.get(set));
-    let set: Option<&RuleSet> = set.map(AsRef::as_ref);
+    let set: Option<&RuleSet> = request
+        .rule_set
+        .as_deref()
+        .and_then(|set| rules.get(set))
+        .map(AsRef::as_ref);
     put("t", Some(json!(request.at.as_micros() as u64)));
     put("rule_set", text(&request.rule_set));
     let ip = request.ip.map(|ip| {
@@ -84,8 +89,10 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool)
         }
     });
     put("user", user.map(Value::from));
-    let api_key = request.api_key.as_ref();
-    let api_key = api_key.map(|key| names.name(key.as_bytes()));
+    let api_key = request
+        .api_key
+        .as_ref()
+        .map(|key| names.name(key.as_bytes()));
     put("api_key", api_key.map(Value::from));
     put("method", text(&request.method));
     let path = request.path.as_deref().map(|path| {

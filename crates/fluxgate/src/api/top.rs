@@ -46,10 +46,9 @@ impl TopQuery {
                     }
                 }
                 "window" => {
-                    let window = parse_duration(&value);
-                    let window = window.filter(|it| (MIN_WINDOW..=MAX_WINDOW).contains(it));
-                    let window =
-                        window.ok_or_else(|| query::expected("window", "1s to 60s", &value));
+                    let window = parse_duration(&value)
+                        .filter(|it| (MIN_WINDOW..=MAX_WINDOW).contains(it))
+                        .ok_or_else(|| query::expected("window", "1s to 60s", &value));
                     wanted.window = window?;
                 }
                 "n" => wanted.count = query::count("n", &value, MAX_COUNT)?,

@@ -111,8 +111,8 @@ fn call(
 fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::System, error))?;
+        .build()
+        .map_err(|error| Failure::new(Exit::System, error))?;
     runtime.block_on(work)
 }
 

@@ -43,8 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let instead = "ask the running service with --server";
     let rules = rules::load(rules, instead)?;
-    let explanation = explain_offline(rules, &request, arguments.rule_set.as_deref());
-    let explanation = explanation
+    let explanation = explain_offline(rules, &request, arguments.rule_set.as_deref())
         .map_err(|problem| Failure::new(Exit::Data, format!("--request: {}", problem.detail())))?;
     if arguments.json {
         let json = explanation_json(&explanation);

@@ -48,8 +48,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = arguments.file.as_path();
     let text = rule_file::read_text(path)?;
     let origin = path.file_name().unwrap_or(path.as_os_str());
-    let imported = import(format, &origin.to_string_lossy(), &text);
-    let imported = imported.map_err(|error| explain(error, path))?;
+    let imported =
+        import(format, &origin.to_string_lossy(), &text).map_err(|error| explain(error, path))?;
     write(&imported, arguments)?;
     print_message(&summary(&imported, path));
     Ok(())

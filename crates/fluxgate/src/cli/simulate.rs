@@ -69,8 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     sources.extend(arguments.against.as_deref());
     let report = arguments.report.as_deref();
     // Hours of work must not end with a report that cannot be written.
-    let report = report.map(|path| create_report(path, &arguments.output, &sources));
-    let report = report.transpose()?;
+    let report = report
+        .map(|path| create_report(path, &arguments.output, &sources))
+        .transpose()?;
     let output = create_output(&arguments.output, &sources)?;
 
     let options = Options {
@@ -95,8 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         print_message(summary.trim_end_matches('\n'));
     }
 
-    let failed = result.as_ref().err();
-    let failed = failed.map(|error| explain(error, arguments));
+    let failed = result.as_ref().err().map(|error| explain(error, arguments));
     let written = match (&arguments.report, report) {
         (Some(path), Some(file)) => {
             let labels = ReportLabels {

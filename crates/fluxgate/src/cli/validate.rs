@@ -62,8 +62,10 @@ fn validate_config(
         .map(|warning| format!("{shown}: warning: {warning}"))
         .collect();
     let located = |field: &str, message: String| {
-        let location = raw.location(field).map(|location| location.to_string());
-        let location = location.unwrap_or_else(|| shown.to_string());
+        let location = raw
+            .location(field)
+            .map(|location| location.to_string())
+            .unwrap_or_else(|| shown.to_string());
         format!("{location}: warning: {message}")
     };
     for filter in &config.filters {

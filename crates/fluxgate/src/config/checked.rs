@@ -105,8 +105,9 @@ impl Config {
         let section = Section::read(root, "a config", &FIELDS, faults);
         let store = Store::read(section.get("store"), faults);
         let keys = Keys::read(section.get("keys"), faults);
-        let on_missing = section.get("on_missing_rule_set");
-        let on_missing = on_missing.and_then(|node| values::on_missing_rule_set(node, faults));
+        let on_missing = section
+            .get("on_missing_rule_set")
+            .and_then(|node| values::on_missing_rule_set(node, faults));
         let options = RuleOptions {
             ipv6_prefix: keys.ipv6_prefix,
             on_missing_rule_set: on_missing.unwrap_or_default(),

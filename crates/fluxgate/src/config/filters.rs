@@ -77,10 +77,12 @@ impl Filter {
             "max_concurrent_waits",
         ];
         let section = Section::read(node, "a filter", FIELDS, faults);
-        let rule_set = section.get("rule_set");
-        let rule_set = rule_set.and_then(|node| read_rule_set(node, rules, faults));
-        let include = section.get("include");
-        let include = include.map(|node| PathPatterns::read(node, "`include`", faults));
+        let rule_set = section
+            .get("rule_set")
+            .and_then(|node| read_rule_set(node, rules, faults));
+        let include = section
+            .get("include")
+            .map(|node| PathPatterns::read(node, "`include`", faults));
         let failed_closed = section.one_of("failed_closed_status", &STATUS_NAMES, faults);
         let (identity, attributes) = (section.get("identity"), section.get("attributes"));
         let sources = Sources::read(identity, attributes, faults);
@@ -88,8 +90,9 @@ impl Filter {
         if jwt.is_none() {
             refuse_claims(&sources, faults);
         }
-        let max_waits = section.whole("max_concurrent_waits", 0..=MAX_WAITS, faults);
-        let max_waits = max_waits.unwrap_or(DEFAULT_MAX_WAITS);
+        let max_waits = section
+            .whole("max_concurrent_waits", 0..=MAX_WAITS, faults)
+            .unwrap_or(DEFAULT_MAX_WAITS);
         Self {
             name: name.into(),
             rule_set: rule_set.map(Into::into),
@@ -166,8 +169,9 @@ fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Opti
         known.sort_unstable();
         let known = known.join(", ");
         let nearest = sets.nearest_name(name);
-        let meant = nearest.map(|nearest| format!("; did you mean `{nearest}`?"));
-        let meant = meant.unwrap_or_default();
+        let meant = nearest
+            .map(|nearest| format!("; did you mean `{nearest}`?"))
+            .unwrap_or_default();
         faults.add(
             node.position,
             format!("there is no rule set `{name}`; the rule sets are {known}{meant}"),
@@ -219,8 +223,10 @@ fn refuse_claims(sources: &Sources, faults: &mut Faults) {
 
 fn read_client_ip(node: Option<&Node>, faults: &mut Faults) -> ClientIpSources {
     let nodes = node.map(|node| read::one_or_list(node, "`client_ip`", faults));
-    let names = nodes.unwrap_or_default().iter();
-    let names = names.filter_map(|node| read::header(node, "`client_ip`", faults));
+    let names = nodes
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|node| read::header(node, "`client_ip`", faults));
     names.map(|name| ClientIpSource::header(&name)).collect()
 }
 

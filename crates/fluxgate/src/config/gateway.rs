@@ -93,8 +93,9 @@ fn read_limits(node: Option<&Node>, faults: &mut Faults) -> Limits {
         "streams",
     ];
     let section = Section::read(node, "`limits`", FIELDS, faults);
-    let streams = section.whole("streams", 1..=MAX_STREAMS, faults);
-    let streams = streams.and_then(|streams| u32::try_from(streams).ok());
+    let streams = section
+        .whole("streams", 1..=MAX_STREAMS, faults)
+        .and_then(|streams| u32::try_from(streams).ok());
     let mut bound = |name, max, default| {
         NonZeroU64::new(section.whole(name, 0..=max, faults).unwrap_or(default))
     };

@@ -67,8 +67,7 @@ impl Jwt {
         let section = Section::read(node, "`jwt`", FIELDS, faults);
         // A misspelled field may be the one that is missing.
         let has_unknown = faults.count() > faults_before;
-        let from = section.get("from");
-        let from = from.and_then(|node| read_from(node, faults));
+        let from = section.get("from").and_then(|node| read_from(node, faults));
         let issuers = read_texts(&section, "issuer", faults);
         let audiences = read_texts(&section, "audience", faults);
         let leeway = section.short_duration("leeway", DEFAULT_LEEWAY, faults);
@@ -90,8 +89,9 @@ impl Jwt {
         }
         let jwks_file = section.path("jwks_file", faults);
         let secret_file = section.path("secret_file", faults);
-        let jwks_url = section.get("jwks_url");
-        let jwks_url = jwks_url.and_then(|node| read_url(node, faults));
+        let jwks_url = section
+            .get("jwks_url")
+            .and_then(|node| read_url(node, faults));
         Some(Self {
             from: from.unwrap_or_else(|| Source::header(DEFAULT_FROM)),
             keys: jwks_file

@@ -44,8 +44,9 @@ impl Keys {
         const FIELDS: &[&str] = &["hash_keys", "hash_secret_file", "ipv6_prefix"];
         let section = Section::read(node, "`keys`", FIELDS, faults);
         let hash_keys = section.one_of("hash_keys", &HashKeys::NAMES, faults);
-        let prefix = section.get("ipv6_prefix");
-        let prefix = prefix.and_then(|node| values::ipv6_prefix(node, faults));
+        let prefix = section
+            .get("ipv6_prefix")
+            .and_then(|node| values::ipv6_prefix(node, faults));
         Self {
             hash_keys: hash_keys.unwrap_or_default(),
             hash_secret_file: section.path("hash_secret_file", faults),

@@ -118,10 +118,10 @@ fn set(node: &mut Node, path: &[String], value: Node) -> Result<(), String> {
         let item = name
             .parse()
             .ok()
-            .and_then(|index: usize| items.get_mut(index));
-        let item = item.ok_or(format!(
-            "`{name}` is not an index of the list, which has {count} items (the first is 0)"
-        ))?;
+            .and_then(|index: usize| items.get_mut(index))
+            .ok_or(format!(
+                "`{name}` is not an index of the list, which has {count} items (the first is 0)"
+            ))?;
         return set(item, rest, value);
     }
     if !matches!(node.value, Value::Map(_)) {
@@ -153,9 +153,9 @@ fn with_position(node: Node, at: Position) -> Node {
                 .collect(),
         ),
         Value::Map(pairs) => {
-            let pairs = pairs.into_iter();
-            let pairs =
-                pairs.map(|(key, value)| (with_position(key, at), with_position(value, at)));
+            let pairs = pairs
+                .into_iter()
+                .map(|(key, value)| (with_position(key, at), with_position(value, at)));
             Value::Map(pairs.collect())
         }
         scalar => scalar,

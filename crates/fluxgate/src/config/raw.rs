@@ -69,8 +69,7 @@ impl RawConfig {
 
     /// Returns the built-in demo.
     pub fn demo() -> Self {
-        let tree = Node::parse(DEMO);
-        let tree = tree.expect("the demo is built in, and a test validates it");
+        let tree = Node::parse(DEMO).expect("the demo is built in, and a test validates it");
         Self::new(DEMO_NAME, DEMO, tree)
     }
 
@@ -144,8 +143,10 @@ impl RawConfig {
         let Some(rule_sets) = tree::child(&self.tree, "rule_sets") else {
             return Vec::new();
         };
-        let warnings = deployment.warnings(rules, rule_sets).into_iter();
-        let warnings = warnings.map(|warning| self.origins.fault(warning));
+        let warnings = deployment
+            .warnings(rules, rule_sets)
+            .into_iter()
+            .map(|warning| self.origins.fault(warning));
         warnings
             .map(|ConfigFault { location, message }| format!("{location}: warning: {message}"))
             .collect()
@@ -187,8 +188,10 @@ impl RawConfig {
     }
 
     fn reject_faults(&self, faults: Faults) -> Result<(), ConfigError> {
-        let faults = faults.into_sorted().into_iter();
-        let faults = faults.map(|fault| self.origins.fault(fault));
+        let faults = faults
+            .into_sorted()
+            .into_iter()
+            .map(|fault| self.origins.fault(fault));
         let mut faults: Vec<_> = faults.chain(self.faults.iter().cloned()).collect();
         if faults.is_empty() {
             return Ok(());
@@ -232,8 +235,8 @@ mod tests {
             demo.listen.api,
             demo.listen.grpc,
             demo.listen.resp,
-        ];
-        let addresses = addresses.map(|it| it.map(|it| it.address.to_string()));
+        ]
+        .map(|it| it.map(|it| it.address.to_string()));
         let expected = [8080, 8081, 8082, 8083].map(|port| Some(format!("127.0.0.1:{port}")));
         assert_eq!(addresses, expected);
         assert_eq!(

@@ -97,8 +97,10 @@ impl<'n> Section<'n> {
         faults: &mut Faults,
     ) -> Option<u64> {
         let node = self.get(name)?;
-        let size = node.as_text().and_then(parse_size);
-        let size = size.filter(|size| allowed.contains(size));
+        let size = node
+            .as_text()
+            .and_then(parse_size)
+            .filter(|size| allowed.contains(size));
         if size.is_none() {
             let (least, most) = (allowed.start(), allowed.end());
             let given = node.as_text().unwrap_or(node.kind());

@@ -31,11 +31,11 @@ pub enum RuleFileError {
 
 /// Reads a file, which must be UTF-8.
 pub(crate) fn read_text(path: &Path) -> Result<String, RuleFileError> {
-    let bytes = regular_file::read(path, MAX_BYTES);
-    let bytes = bytes.map_err(|source| RuleFileError::Unreadable {
-        path: path.into(),
-        source,
-    })?;
+    let bytes =
+        regular_file::read(path, MAX_BYTES).map_err(|source| RuleFileError::Unreadable {
+            path: path.into(),
+            source,
+        })?;
     decode_utf8(path, bytes)
 }
 

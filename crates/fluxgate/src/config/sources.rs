@@ -134,9 +134,10 @@ fn sources_node(sources: &SourceList) -> Node {
 /// Reads a source, or a list of them.
 fn read_sources(node: &Node, what: &str, faults: &mut Faults) -> Option<SourceList> {
     let nodes = read::one_or_list(node, what, faults);
-    let sources = nodes.iter();
-    let sources = sources.map(|node| read_source(node, what, faults));
-    let sources: Vec<_> = sources.collect::<Option<_>>()?;
+    let sources: Vec<_> = nodes
+        .iter()
+        .map(|node| read_source(node, what, faults))
+        .collect::<Option<_>>()?;
     (!sources.is_empty()).then(|| sources.into())
 }
 

@@ -69,8 +69,7 @@ impl Telemetry {
         let log = section.one_of("log", &LogFormat::NAMES, faults);
         let level = section.one_of("level", &LogLevel::NAMES, faults);
         let otlp = section.get("otlp").and_then(|node| {
-            let url = HttpUrl::parse(node.text("`otlp`", faults)?);
-            let url = url.and_then(|url| {
+            let url = HttpUrl::parse(node.text("`otlp`", faults)?).and_then(|url| {
                 if url.is_secure() {
                     Err(NO_HTTPS.into())
                 } else {

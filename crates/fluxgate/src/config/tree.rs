@@ -66,8 +66,9 @@ pub(super) fn list(items: impl IntoIterator<Item = Node>) -> Node {
 
 /// Returns a mapping of the fields that have a value.
 pub(super) fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<Node>)>) -> Node {
-    let pairs = pairs.into_iter();
-    let pairs = pairs.filter_map(|(name, value)| Some((text(name), value?)));
+    let pairs = pairs
+        .into_iter()
+        .filter_map(|(name, value)| Some((text(name), value?)));
     node(Value::Map(pairs.collect()))
 }
 

@@ -25,8 +25,8 @@ impl AnyStore {
                 max_keys,
                 max_log_events,
             } => {
-                let store = MemoryStore::with_max_keys(max_keys.get());
-                let store = store.max_log_events(max_log_events.get());
+                let store =
+                    MemoryStore::with_max_keys(max_keys.get()).max_log_events(max_log_events.get());
                 Ok(Self::Memory(Arc::new(store)))
             }
             config::Store::Redis(redis) => {

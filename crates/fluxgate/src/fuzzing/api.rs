@@ -40,8 +40,8 @@ pub(super) fn check(bytes: &[u8]) {
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
-        .build();
-    let runtime = runtime.expect("a runtime can be built");
+        .build()
+        .expect("a runtime can be built");
     runtime.block_on(async {
         let mut router = router();
         let mut rest = bytes;
@@ -78,8 +78,10 @@ fn next_request(rest: &mut &[u8]) -> Option<Request<Body>> {
     for header in &*head.headers {
         request = request.header(header.name, header.value);
     }
-    let declared = request.headers_ref()?.get(CONTENT_LENGTH);
-    let declared = declared.and_then(|value| value.to_str().ok()?.parse().ok());
+    let declared = request
+        .headers_ref()?
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
     *rest = &rest[end..];
     let length = rest.len().min(declared.unwrap_or(rest.len()));
     let body = rest.split_off(..length)?;

@@ -17,8 +17,7 @@ pub(super) fn check(bytes: &[u8]) {
         Ok(effective) => effective,
         Err(error) => return check_faults(text, &error),
     };
-    let again = self::effective(&effective);
-    let again = again.unwrap_or_else(|error| panic!("{error}\n{effective}"));
+    let again = self::effective(&effective).unwrap_or_else(|error| panic!("{error}\n{effective}"));
     assert_eq!(without_comments(&again), without_comments(&effective));
 }
 
@@ -28,9 +27,10 @@ fn effective(text: &str) -> Result<String, ConfigError> {
 
 /// Removes the comments, which name the origins of values: these differ.
 fn without_comments(text: &str) -> Vec<&str> {
-    let lines = text.lines();
-    let lines = lines.map(|line| line.split(" # ").next().unwrap_or_default());
-    let lines = lines.filter(|line| !line.trim_start().starts_with('#'));
+    let lines = text
+        .lines()
+        .map(|line| line.split(" # ").next().unwrap_or_default())
+        .filter(|line| !line.trim_start().starts_with('#'));
     lines.collect()
 }
 

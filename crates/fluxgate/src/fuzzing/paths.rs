@@ -40,10 +40,13 @@ fn slow_normal_form(path: &str) -> Option<String> {
     let bytes = path.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
-        let digits = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let value = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let value = value.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let digits = bytes
+            .get(at + 1..at + 3)
+            .filter(|_| bytes[at] == b'%')
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let value = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         decoded.push((value.unwrap_or(bytes[at]), value.is_some()));
         at += if value.is_some() { 3 } else { 1 };
     }

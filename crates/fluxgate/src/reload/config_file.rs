@@ -35,8 +35,7 @@ impl ConfigFile {
     }
 
     pub(super) fn snapshot(&self) -> Result<Snapshot, ReloadError> {
-        let bytes = regular_file::read(&self.path, MAX_BYTES);
-        let bytes = bytes.map_err(|error| {
+        let bytes = regular_file::read(&self.path, MAX_BYTES).map_err(|error| {
             ReloadError::Unreadable(format!("{}: {error}", self.path.display()))
         })?;
         Ok(Snapshot::Files(vec![(self.path.clone(), bytes)]))
@@ -48,8 +47,8 @@ impl ConfigFile {
         files: &[(PathBuf, Vec<u8>)],
     ) -> Result<CompiledRules, ReloadError> {
         let bytes = files.first().map_or(&[][..], |(_, bytes)| bytes);
-        let text = rule_file::decode_utf8(&self.path, bytes.to_vec());
-        let text = text.map_err(|error| invalid(&error))?;
+        let text =
+            rule_file::decode_utf8(&self.path, bytes.to_vec()).map_err(|error| invalid(&error))?;
         let raw = RawConfig::parse(&self.path, &text).map_err(|error| invalid(&error))?;
         let mut had_rules = self.had_rules.lock().unwrap_or_else(|it| it.into_inner());
         // Checked before the overrides, which would turn an empty file into a mapping.

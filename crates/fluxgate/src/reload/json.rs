@@ -45,8 +45,10 @@ impl Json {
         Ok(match text.as_bytes().first() {
             Some(b'"') => Self::Text(serde_json::from_str(text).map_err(odd)?),
             Some(b'[') => {
-                let items: Vec<&RawValue> = serde_json::from_str(text).map_err(odd)?;
-                let items = items.into_iter().map(|item| Self::read(item, depth + 1));
+                let items = serde_json::from_str::<Vec<&RawValue>>(text)
+                    .map_err(odd)?
+                    .into_iter()
+                    .map(|item| Self::read(item, depth + 1));
                 Self::List(items.collect::<Result<_, _>>()?)
             }
             Some(b'{') => {

@@ -188,8 +188,10 @@ impl RuleReloader {
 
     /// Reads the source, and activates the rules if they are new and valid.
     async fn reload(&mut self, occasion: ReloadCause) -> Result<(), ReloadError> {
-        let refused = self.refused.as_ref();
-        let refused = refused.and_then(|refused| refused.snapshot.clone());
+        let refused = self
+            .refused
+            .as_ref()
+            .and_then(|refused| refused.snapshot.clone());
         let snapshot = self
             .source
             .snapshot(self.active.as_ref(), refused.as_ref())

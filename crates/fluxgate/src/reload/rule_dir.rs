@@ -83,20 +83,23 @@ impl RuleDir {
             ReloadError::Unreadable(format!("{}: {error}", path.display()))
         };
         let entries = fs::read_dir(&self.path).map_err(|error| unreadable(&self.path, error))?;
-        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-        let paths = paths.collect::<Result<Vec<_>, _>>();
+        let paths = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<Vec<_>, _>>();
         let mut paths = paths.map_err(|error| unreadable(&self.path, error))?;
         paths.retain(|path| is_yaml_file(path));
         // Sorted, so that errors come in a stable order.
         paths.sort();
         let (paths, ignored): (Vec<_>, Vec<_>) =
             paths.into_iter().partition(|path| is_rule_file(path));
-        let files = paths.into_iter().map(|path| {
-            let bytes = regular_file::read(&path, MAX_BYTES);
-            let bytes = bytes.map_err(|error| unreadable(&path, error))?;
-            Ok((path, bytes))
-        });
-        let files = files.collect::<Result<_, _>>()?;
+        let files = paths
+            .into_iter()
+            .map(|path| {
+                let bytes = regular_file::read(&path, MAX_BYTES)
+                    .map_err(|error| unreadable(&path, error))?;
+                Ok((path, bytes))
+            })
+            .collect::<Result<_, _>>()?;
         Ok(DirectoryFiles { files, ignored })
     }
 
@@ -114,8 +117,7 @@ impl RuleDir {
             reader.file(path, bytes);
         }
         let path = self.path.display().to_string();
-        let ignored = ignored_files(read);
-        let ignored = ignored.map(|message| format!("{path}: warning: {message}"));
+        let ignored = ignored_files(read).map(|message| format!("{path}: warning: {message}"));
         reader.warnings.extend(ignored);
         let missing = self.deployment.missing_rule_sets(&reader.rules, &path);
         reader.warnings.extend(missing);
@@ -133,8 +135,11 @@ impl RuleDir {
 /// Returns a warning if there are no rule files, or files whose names prevent that they are
 /// read.
 fn ignored_files(DirectoryFiles { files, ignored }: &DirectoryFiles) -> Option<String> {
-    let names = ignored.iter().filter_map(|path| path.file_name());
-    let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+    let names: Vec<_> = ignored
+        .iter()
+        .filter_map(|path| path.file_name())
+        .map(|name| name.to_string_lossy())
+        .collect();
     let verb = if names.len() == 1 { "is" } else { "are" };
     let names = names.join(", ");
     match (files.is_empty(), ignored.is_empty()) {

@@ -71,11 +71,12 @@ impl RedisRules {
         let mut rules = RuleSets::read(&none, self.options, &mut Faults::default());
         let (mut wrong, mut warnings) = (Vec::new(), Vec::new());
         for (name, set) in &stored.sets {
-            let read = parse_node(&set.text).map_err(|fault| vec![fault]);
-            let read = read.and_then(|(_, node)| {
-                let set = check_set(name, node.clone(), self.options)?;
-                Ok((set, wrap_in_mapping(name, node)))
-            });
+            let read = parse_node(&set.text)
+                .map_err(|fault| vec![fault])
+                .and_then(|(_, node)| {
+                    let set = check_set(name, node.clone(), self.options)?;
+                    Ok((set, wrap_in_mapping(name, node)))
+                });
             match read {
                 Ok((set, node)) => {
                     let found = self.deployment.warnings(&set, &node);

@@ -105,8 +105,9 @@ impl<'a> CheckFields<'a> {
             "method" => set(name, &mut self.fields.method, value.into()),
             "path" => set(name, &mut self.fields.path, value.into()),
             "cost" => {
-                let cost = whole_number(value).filter(|_| !value.is_empty());
-                let cost = cost.ok_or_else(|| invalid(name, "must be a whole number from 0"))?;
+                let cost = whole_number(value)
+                    .filter(|_| !value.is_empty())
+                    .ok_or_else(|| invalid(name, "must be a whole number from 0"))?;
                 set(name, &mut self.fields.cost, cost)
             }
             "peek" => {
@@ -118,8 +119,8 @@ impl<'a> CheckFields<'a> {
                 set(name, &mut self.peek, peek)
             }
             "hold" => {
-                let span = parse_hold_span(name, value);
-                let span = span.map_err(|fault| CommandError::new(format!("ERR {fault}")))?;
+                let span = parse_hold_span(name, value)
+                    .map_err(|fault| CommandError::new(format!("ERR {fault}")))?;
                 set(name, &mut self.hold, span)
             }
             _ => match name.split_once(':') {

@@ -18,8 +18,10 @@ pub(super) async fn settle(
     let (hold, settlement) = match arguments {
         [hold] => (hold, Settlement::AsReserved),
         [hold, cost] => {
-            let cost = str::from_utf8(cost).ok().filter(|cost| !cost.is_empty());
-            let cost = cost.and_then(whole_number);
+            let cost = str::from_utf8(cost)
+                .ok()
+                .filter(|cost| !cost.is_empty())
+                .and_then(whole_number);
             let error = || CommandError::new("ERR `cost` must be a whole number from 0");
             (hold, Settlement::Cost(cost.ok_or_else(error)?))
         }
@@ -57,8 +59,8 @@ pub(super) async fn renew(
     let [hold, span] = arguments else {
         return Err(CommandError::arguments("fg.renew"));
     };
-    let span = parse_hold_span("hold_for", &String::from_utf8_lossy(span));
-    let span = span.map_err(|fault| CommandError::new(format!("ERR {fault}")))?;
+    let span = parse_hold_span("hold_for", &String::from_utf8_lossy(span))
+        .map_err(|fault| CommandError::new(format!("ERR {fault}")))?;
     let renewed = engine.renew(&[id(hold)?], span).await?;
     match renewed.first() {
         Some(true) => replies.ok(),

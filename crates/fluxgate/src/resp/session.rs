@@ -151,8 +151,10 @@ impl Session {
     /// Runs the queued commands.
     #[cold]
     async fn exec(&mut self, replies: &mut Replies<'_>) -> Result<(), CommandError> {
-        let transaction = self.transaction.take();
-        let transaction = transaction.ok_or_else(|| CommandError::new("ERR EXEC without MULTI"))?;
+        let transaction = self
+            .transaction
+            .take()
+            .ok_or_else(|| CommandError::new("ERR EXEC without MULTI"))?;
         let QueuedCommands { bytes, count } = transaction.finish()?;
         let engine = Arc::clone(&self.engine);
         replies.array(count);

@@ -154,8 +154,8 @@ mod tests {
 
     fn parse(text: &str) -> Result<(u64, u64), String> {
         let arguments: Vec<_> = text.split(' ').map(str::as_bytes).collect();
-        let throttle = Throttle::parse(&arguments, &mut LimitCache::default());
-        let throttle = throttle.map_err(|error| error.to_string())?;
+        let throttle = Throttle::parse(&arguments, &mut LimitCache::default())
+            .map_err(|error| error.to_string())?;
         Ok((throttle.band.limit().capacity(), throttle.quantity))
     }
 

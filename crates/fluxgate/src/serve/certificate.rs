@@ -139,8 +139,10 @@ impl FileValue for CertificateFiles {
 
     fn read(&self) -> Result<CertificateContent, CertificateError> {
         let Self { tls, fields, .. } = self;
-        let client_ca = tls.client_ca.as_deref();
-        let client_ca = client_ca.map(|path| Secret::read(fields.client_ca, path));
+        let client_ca = tls
+            .client_ca
+            .as_deref()
+            .map(|path| Secret::read(fields.client_ca, path));
         Ok(CertificateContent {
             cert: Secret::read(fields.cert, &tls.cert)?,
             key: Secret::read(fields.key, &tls.key)?,
@@ -151,8 +153,7 @@ impl FileValue for CertificateFiles {
     fn build(&self, content: &CertificateContent) -> Result<ServerConfig, CertificateError> {
         let Self { tls, fields, .. } = self;
         let chain = certificates(&content.cert, fields.cert, &tls.cert)?;
-        let key = PrivateKeyDer::from_pem_slice(content.key.as_bytes());
-        let key = key.map_err(|error| {
+        let key = PrivateKeyDer::from_pem_slice(content.key.as_bytes()).map_err(|error| {
             let why = format!("no private key in PEM: {error}");
             unusable(fields.key, &tls.key, why)
         })?;
@@ -167,11 +168,12 @@ impl FileValue for CertificateFiles {
         let config = match self.client_roots(content)? {
             None => config.with_no_client_auth(),
             Some(roots) => {
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-                let verifier = verifier.build().map_err(|error| {
-                    let path = tls.client_ca.as_deref().unwrap_or(Path::new(""));
-                    unusable(fields.client_ca, path, error)
-                })?;
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
+                    .build()
+                    .map_err(|error| {
+                        let path = tls.client_ca.as_deref().unwrap_or(Path::new(""));
+                        unusable(fields.client_ca, path, error)
+                    })?;
                 config.with_client_cert_verifier(verifier)
             }
         };

@@ -89,8 +89,9 @@ impl ListenerTls {
 
 /// Returns why a handshake failed.
 fn reason(error: &io::Error) -> String {
-    let inner = error.get_ref();
-    let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
         Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
             "the client does not speak TLS".to_owned()
@@ -117,8 +118,10 @@ mod tests {
             cert.display(),
             key.display()
         );
-        let config = RawConfig::parse("f.yaml".as_ref(), &config).unwrap();
-        let config = config.check().unwrap();
+        let config = RawConfig::parse("f.yaml".as_ref(), &config)
+            .unwrap()
+            .check()
+            .unwrap();
         let telemetry = Arc::new(Telemetry::new(&config.telemetry, false).0);
         let tls = ListenerTls::new(Listener::Api, &config, &telemetry).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

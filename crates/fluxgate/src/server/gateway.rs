@@ -41,8 +41,8 @@ impl GatewayListener {
             limits: gateway.limits,
             llm_buffer: gateway.llm_buffer,
         };
-        let gateway = Gateway::new(config, Arc::clone(engine), descriptors);
-        let gateway = gateway.map_err(|error| Failure::new(Exit::Config, error))?;
+        let gateway = Gateway::new(config, Arc::clone(engine), descriptors)
+            .map_err(|error| Failure::new(Exit::Config, error))?;
         Ok(Some(Self {
             gateway: Arc::new(gateway),
         }))

@@ -83,8 +83,8 @@ impl DenialLog {
 
 /// Returns the attributes of a rule as JSON, unless they are too long for a line.
 fn attributes(rule: &ActiveRule) -> Option<String> {
-    let pairs = rule.attributes();
-    let pairs: Vec<_> = pairs
+    let pairs: Vec<_> = rule
+        .attributes()
         .map(|(name, value)| format!("{}:{}", quoted(name), quoted(value)))
         .collect();
     let json = format!("{{{}}}", pairs.join(","));

@@ -70,14 +70,17 @@ impl LiveReader {
         let since = totals.clone().since(&self.0);
         self.0 = totals;
         let micros = |thousandths| since.quantile(thousandths).map(in_thousandths);
-        let rules = since.rules.iter().filter(|((_, rule), _)| !rule.is_empty());
-        let rules = rules.map(|(name, counts)| LiveRule {
-            rule_set: name.0.clone(),
-            rule: name.1.clone(),
-            outcomes: named(&counts.by_outcome),
-            denied: counts.denied,
-            used: since.used.get(name).copied().map(in_thousandths),
-        });
+        let rules = since
+            .rules
+            .iter()
+            .filter(|((_, rule), _)| !rule.is_empty())
+            .map(|(name, counts)| LiveRule {
+                rule_set: name.0.clone(),
+                rule: name.1.clone(),
+                outcomes: named(&counts.by_outcome),
+                denied: counts.denied,
+                used: since.used.get(name).copied().map(in_thousandths),
+            });
         let total = since.total();
         LiveSecond {
             at_ms: clock::micros(clock::unix_time()) / 1000,
@@ -106,8 +109,10 @@ fn in_thousandths(number: u64) -> f64 {
 
 /// Returns the counts that are not zero, by the name of the outcome.
 fn named(counts: &[u64; Outcome::ALL.len()]) -> BTreeMap<&'static str, u64> {
-    let counts = Outcome::ALL.iter().zip(counts);
-    let counts = counts.filter(|(_, count)| **count > 0);
+    let counts = Outcome::ALL
+        .iter()
+        .zip(counts)
+        .filter(|(_, count)| **count > 0);
     counts
         .map(|(outcome, count)| (outcome.name(), *count))
         .collect()

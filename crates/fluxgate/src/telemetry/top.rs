@@ -139,8 +139,9 @@ impl Table {
                 return;
             }
         }
-        let lowest = (0..LINE).min_by_key(|index| entries[*index].count);
-        let lowest = lowest.unwrap_or_default();
+        let lowest = (0..LINE)
+            .min_by_key(|index| entries[*index].count)
+            .unwrap_or_default();
         hashes[lowest] = hash;
         let entry = &mut entries[lowest];
         entry.rule = Some(rule);
@@ -246,8 +247,10 @@ impl TopSum {
                 self.missing[line] += missing;
                 for entry in entries {
                     let Some(rule) = entry.rule else { continue };
-                    let total = self.totals.entry((rule, entry.identity.clone()));
-                    let total = total.or_default();
+                    let total = self
+                        .totals
+                        .entry((rule, entry.identity.clone()))
+                        .or_default();
                     total.line = line;
                     total.count += entry.count;
                     total.error += entry.error;
@@ -263,8 +266,10 @@ impl TopSum {
         most: usize,
         includes_rule: impl Fn(RuleNumber) -> bool,
     ) -> TopList {
-        let totals = self.totals.into_iter();
-        let totals = totals.filter(|((rule, _), _)| includes_rule(*rule));
+        let totals = self
+            .totals
+            .into_iter()
+            .filter(|((rule, _), _)| includes_rule(*rule));
         let entries = totals.map(|((rule, identity), total)| {
             // The tables without it may have evicted it.
             let hidden = self.missing[total.line] - total.covered;
@@ -407,8 +412,7 @@ mod tests {
         }
         let mut heaviest: Vec<_> = (0..IDENTITIES).collect();
         heaviest.sort_by_key(|rank| u64::MAX - truth[*rank]);
-        let listed = found.entries.iter().take(40).map(rank_of);
-        let listed: Vec<_> = listed.collect();
+        let listed: Vec<_> = found.entries.iter().take(40).map(rank_of).collect();
         for rank in &heaviest[..20] {
             assert!(listed.contains(rank), "{rank} is not listed");
         }

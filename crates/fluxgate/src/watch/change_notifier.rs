@@ -57,11 +57,13 @@ impl DirectoryWatch {
             let mut links = MOST_LINKS;
             directories_of(path, &mut wanted, &mut links);
         }
-        let wanted = wanted.into_iter().filter_map(|directory| {
-            let it = fs::metadata(&directory).ok()?;
-            Some((directory, it.dev(), it.ino()))
-        });
-        let wanted: BTreeSet<_> = wanted.collect();
+        let wanted: BTreeSet<_> = wanted
+            .into_iter()
+            .filter_map(|directory| {
+                let it = fs::metadata(&directory).ok()?;
+                Some((directory, it.dev(), it.ino()))
+            })
+            .collect();
         for gone in self.watched.difference(&wanted) {
             // The directory may be gone.
             let _ = watcher.unwatch(&gone.0);

@@ -85,8 +85,10 @@ fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<EtagList>, Probl
         {
             let weak = tag.starts_with("W/");
             let tag = tag.trim_start_matches("W/");
-            let tag = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-            let tag = tag.ok_or_else(bad)?;
+            let tag = tag
+                .strip_prefix('"')
+                .and_then(|tag| tag.strip_suffix('"'))
+                .ok_or_else(bad)?;
             // `If-Match` needs strong comparison.
             if !(weak && name == header::IF_MATCH) {
                 tags.push(tag.to_owned());

@@ -41,14 +41,17 @@ pub(super) async fn list(
 
 fn set_json(set: &RuleSet, shows_match: bool) -> Value {
     let on_error = name_of(&OnError::NAMES, set.on_error());
-    let rules = set.rules().iter().map(|rule| {
-        let mut json = rule_json(set, rule);
-        if shows_match {
-            json["match"] = match_json(set, rule);
-        }
-        json
-    });
-    let rules: Vec<_> = rules.collect();
+    let rules: Vec<_> = set
+        .rules()
+        .iter()
+        .map(|rule| {
+            let mut json = rule_json(set, rule);
+            if shows_match {
+                json["match"] = match_json(set, rule);
+            }
+            json
+        })
+        .collect();
     json!({ "name": set.name(), "on_error": on_error, "rules": rules })
 }
 
@@ -88,8 +91,10 @@ fn match_json(set: &RuleSet, rule: &ActiveRule) -> Value {
     for (name, text) in set.written_fields(rule.id()) {
         if let Some(name) = name.strip_prefix("match.") {
             // What we write as YAML can be read.
-            let value = Node::parse(&text).map(|node| Json::from_node(&node).to_string());
-            let value = value.ok().and_then(|text| serde_json::from_str(&text).ok());
+            let value = Node::parse(&text)
+                .map(|node| Json::from_node(&node).to_string())
+                .ok()
+                .and_then(|text| serde_json::from_str(&text).ok());
             conditions.insert(name.to_owned(), value.unwrap_or(Value::Null));
         }
     }

@@ -189,8 +189,8 @@ pub(super) async fn state(
 /// Returns a band as JSON. Ids need no escaping: they consist of letters, digits, `_`, `-`
 /// and `.`.
 fn band_json(id: &str, state: &BandState) -> String {
-    let on_lease = units_on_lease(state);
-    let on_lease = on_lease.map_or_else(String::new, |units| format!(",\"on_lease\":{units}"));
+    let on_lease =
+        units_on_lease(state).map_or_else(String::new, |units| format!(",\"on_lease\":{units}"));
     format!(
         "{{\"band\":\"{id}\",\"limit\":{},\"remaining\":{},\"reset_after_ms\":{}{on_lease}}}",
         state.band.limit().capacity(),

@@ -52,8 +52,10 @@ pub(super) async fn get_rule(
     api.admin.authorize(&head, Role::Viewer)?;
     let stored = read(store_of(&api)?, &set).await?;
     let rules = EditableRuleSet::read(&set, stored.as_ref())?;
-    let text = rules.get(&rule).ok_or_else(|| no_such_rule(&set, &rule))?;
-    let text = text.to_string();
+    let text = rules
+        .get(&rule)
+        .ok_or_else(|| no_such_rule(&set, &rule))?
+        .to_string();
     respond(&head, &etag_of(&text), &text)
 }
 

@@ -11,8 +11,8 @@ const DECIMALS: u64 = 6;
 
 /// Returns the bucket with this capacity that refills at this rate.
 pub(super) fn band(capacity: &str, rate: &str) -> Result<Band, String> {
-    let capacity = whole_number(capacity).filter(|units| (1..=MAX_UNITS).contains(units));
-    let capacity = capacity
+    let capacity = whole_number(capacity)
+        .filter(|units| (1..=MAX_UNITS).contains(units))
         .ok_or_else(|| format!("`capacity` must be a whole number from 1 to {MAX_UNITS}"))?;
     let (refill, seconds) = parse_rate(rate).ok_or_else(|| {
         format!(

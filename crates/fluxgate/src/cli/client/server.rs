@@ -188,9 +188,11 @@ impl Server {
     ) -> Result<Value, Failure> {
         let call = async {
             let response = self.send(method, path, body).await?;
-            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
-            let body = body.collect().await;
-            let body = body.map_err(|error| self.broken(error))?.to_bytes();
+            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
+                .collect()
+                .await
+                .map_err(|error| self.broken(error))?
+                .to_bytes();
             serde_json::from_slice(&body).map_err(|error| self.broken(error))
         };
         let answer = tokio::time::timeout(DEADLINE, call).await;
@@ -218,8 +220,9 @@ impl Server {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let default_port = if self.tls.is_some() { 443 } else { 80 };
         let port = self.authority.port_u16().unwrap_or(default_port);
-        let stream = TcpStream::connect((host, port)).await;
-        let stream = stream.map_err(|error| self.broken(error))?;
+        let stream = TcpStream::connect((host, port))
+            .await
+            .map_err(|error| self.broken(error))?;
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -231,17 +234,18 @@ impl Server {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
-        let request = request.body(Full::<Bytes>::from(body.unwrap_or_default()));
-        let request = request.map_err(|error| self.broken(error))?;
+        let request = request
+            .body(Full::<Bytes>::from(body.unwrap_or_default()))
+            .map_err(|error| self.broken(error))?;
         let response = match &self.tls {
             None => self.exchange(stream, request).await?,
             Some(config) => {
-                let name = ServerName::try_from(host.to_owned());
-                let name = name.map_err(|error| self.broken(error))?;
+                let name =
+                    ServerName::try_from(host.to_owned()).map_err(|error| self.broken(error))?;
                 let stream = TlsConnector::from(Arc::clone(config))
                     .connect(name, stream)
-                    .await;
-                let stream = stream.map_err(|error| self.broken(error))?;
+                    .await
+                    .map_err(|error| self.broken(error))?;
                 self.exchange(stream, request).await?
             }
         };
@@ -249,9 +253,11 @@ impl Server {
             return Ok(response);
         }
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_PROBLEM_BYTES);
-        let body = body.collect().await;
-        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let body = Limited::new(response.into_body(), MAX_PROBLEM_BYTES)
+            .collect()
+            .await
+            .map(|body| body.to_bytes())
+            .unwrap_or_default();
         Err(self.refused(status.as_u16(), &body))
     }
 
@@ -278,8 +284,10 @@ impl Server {
     /// Returns the failure for an error response.
     fn refused(&self, status: u16, body: &[u8]) -> Failure {
         let problem: Option<Value> = serde_json::from_slice(body).ok();
-        let detail = problem.as_ref().and_then(|it| it["detail"].as_str());
-        let detail = detail.map_or_else(|| String::from_utf8_lossy(body).into(), str::to_owned);
+        let detail = problem
+            .as_ref()
+            .and_then(|it| it["detail"].as_str())
+            .map_or_else(|| String::from_utf8_lossy(body).into(), str::to_owned);
         let exit = match status {
             401 | 403 => Exit::NoPermission,
             429 => Exit::Unavailable,

@@ -83,8 +83,12 @@ fn screen(server: &str, by: &str, event: &Value, top: &Value) -> String {
     let mut rules = Table::new(["RULE", "DECISIONS/S", "DENIED/S", "USED"]);
     for rule in event["rules"].as_array().into_iter().flatten() {
         let outcomes = &rule["outcomes"];
-        let all = outcomes.as_object().into_iter().flatten();
-        let all: u64 = all.filter_map(|(_, count)| count.as_u64()).sum();
+        let all: u64 = outcomes
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter_map(|(_, count)| count.as_u64())
+            .sum();
         rules.row([
             name_of(rule),
             all.to_string(),

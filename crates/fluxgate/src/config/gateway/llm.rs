@@ -145,8 +145,9 @@ fn read_reserve(node: Option<&Node>, faults: &mut Faults) -> Reserve {
     const FIELDS: &[&str] = &["prompt_bytes_per_token", "default_max_tokens"];
     let section = Section::read(node, "`reserve`", FIELDS, faults);
     let default = Reserve::default();
-    let bytes = section.whole("prompt_bytes_per_token", BYTES_PER_TOKEN, faults);
-    let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok());
+    let bytes = section
+        .whole("prompt_bytes_per_token", BYTES_PER_TOKEN, faults)
+        .and_then(|bytes| u32::try_from(bytes).ok());
     let tokens = section.whole("default_max_tokens", TOKENS, faults);
     Reserve {
         prompt_bytes_per_token: bytes

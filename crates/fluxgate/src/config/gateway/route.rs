@@ -65,13 +65,16 @@ impl Route {
             }
             Some(id)
         });
-        let upstreams = section.list("upstreams", faults).iter().filter_map(|node| {
-            let upstream = parse_upstream(node.text("an upstream", faults)?);
-            upstream
-                .map_err(|why| faults.add(node.position, format!("an upstream {why}")))
-                .ok()
-        });
-        let upstreams = upstreams.collect();
+        let upstreams = section
+            .list("upstreams", faults)
+            .iter()
+            .filter_map(|node| {
+                let upstream = parse_upstream(node.text("an upstream", faults)?);
+                upstream
+                    .map_err(|why| faults.add(node.position, format!("an upstream {why}")))
+                    .ok()
+            })
+            .collect();
         let named = section
             .list_or_empty("filters", faults)
             .iter()
@@ -92,8 +95,9 @@ impl Route {
                 Some(name.to_owned())
             });
         let filters: Vec<_> = named.collect();
-        let llm = section.get("llm");
-        let llm = llm.and_then(|node| Llm::read(node, &filters, faults));
+        let llm = section
+            .get("llm")
+            .and_then(|node| Llm::read(node, &filters, faults));
         let matches = section.get("match").map(|node| read_match(node, faults));
         let (matches, paths) = matches.unwrap_or_default();
         Self {
@@ -143,8 +147,9 @@ fn read_match(node: &Node, faults: &mut Faults) -> (RouteMatch, Option<PathPatte
         Some(text.to_owned())
     });
     let methods = methods.collect();
-    let paths = section.get("path");
-    let paths = paths.map(|node| PathPatterns::read(node, "`path`", faults));
+    let paths = section
+        .get("path")
+        .map(|node| PathPatterns::read(node, "`path`", faults));
     let headers = section.get("headers");
     let matches = RouteMatch {
         paths: paths.as_ref().map(|paths| Arc::clone(paths.set())),
@@ -159,8 +164,10 @@ fn show_match(matches: &RouteMatch, paths: Option<&PathPatterns>) -> Option<Node
     let texts = |texts: Vec<String>| {
         (!texts.is_empty()).then(|| tree::list(texts.into_iter().map(tree::text)))
     };
-    let headers = matches.headers.iter();
-    let headers = headers.map(|(name, value)| (&**name, Some(tree::text(value))));
+    let headers = matches
+        .headers
+        .iter()
+        .map(|(name, value)| (&**name, Some(tree::text(value))));
     let shown = [
         ("path", paths.and_then(PathPatterns::node)),
         (

@@ -102,8 +102,9 @@ impl Redis {
             faults.add(node.position, "the URL already has a password");
         }
         let prefix = read_prefix(&section, faults);
-        let waits = section.whole("max_cluster_waits", 1..=MAX_CLUSTER_WAITS, faults);
-        let waits = waits.and_then(|waits| u32::try_from(waits).ok());
+        let waits = section
+            .whole("max_cluster_waits", 1..=MAX_CLUSTER_WAITS, faults)
+            .and_then(|waits| u32::try_from(waits).ok());
         let tls = section.get("tls").map(|node| {
             let over_tls = |(_, url): &(_, RedisUrl)| url.transport == Transport::Tls;
             if !urls.is_empty() && !urls.iter().any(over_tls) {

@@ -258,10 +258,13 @@ mod tests {
         let max = BURST + PER_SECOND * (took.as_secs() + 1);
         let flood = passed.count(Level::WARN) as u64;
         assert!((BURST..=max).contains(&flood), "{flood} in {took:?}");
-        let cause = CAUSES.iter().filter_map(OnceLock::get).find(|cause| {
-            cause.metadata.target() == TARGET && *cause.metadata.level() == Level::WARN
-        });
-        let cause = cause.unwrap();
+        let cause = CAUSES
+            .iter()
+            .filter_map(OnceLock::get)
+            .find(|cause| {
+                cause.metadata.target() == TARGET && *cause.metadata.level() == Level::WARN
+            })
+            .unwrap();
         assert_eq!(cause.suppressed.load(Ordering::Relaxed), 5_000 - flood);
         assert_eq!(*cause.message.lock().unwrap(), "a flood");
     }

@@ -222,13 +222,16 @@ fn render_responses(out: &mut Exposition, shards: &[Arc<Shard>]) {
     let help = "HTTP requests by listener and status class of the response.";
     let mut family = out.family("fluxgate_http_requests_total", Kind::Counter, help);
     for listener in Listener::ALL {
-        let counts = STATUS_CLASS_NAMES.iter().enumerate().map(|(class, name)| {
-            let counts = shards
-                .iter()
-                .map(|shard| &shard.responses[listener as usize]);
-            (*name, counts.map(|counts| counts[class].get()).sum())
-        });
-        let counts: Vec<(&str, u64)> = counts.collect();
+        let counts: Vec<(&str, u64)> = STATUS_CLASS_NAMES
+            .iter()
+            .enumerate()
+            .map(|(class, name)| {
+                let counts = shards
+                    .iter()
+                    .map(|shard| &shard.responses[listener as usize]);
+                (*name, counts.map(|counts| counts[class].get()).sum())
+            })
+            .collect();
         // A listener without requests may be closed, or not an HTTP listener.
         if counts.iter().all(|(_, count)| *count == 0) {
             continue;

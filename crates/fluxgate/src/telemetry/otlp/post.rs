@@ -53,8 +53,9 @@ impl Endpoint {
             "" | "/" => PATH,
             path => path,
         };
-        let query = parsed.and_then(Url::query);
-        let query = query.map_or(String::new(), |query| format!("?{query}"));
+        let query = parsed
+            .and_then(Url::query)
+            .map_or(String::new(), |query| format!("?{query}"));
         let host = parsed.and_then(Url::host_str).unwrap_or_default();
         Self {
             url: url.clone(),
@@ -118,8 +119,10 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| *first == b'%');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = after
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);

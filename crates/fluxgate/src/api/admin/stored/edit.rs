@@ -84,11 +84,13 @@ impl Edit {
             let rules = check_set(set, node.clone(), options).ok()?;
             Some((rules, wrap_in_mapping(set, node)))
         };
-        let before = compile(stored.map(|stored| stored.text.as_str()));
-        let before = before.map(|(rules, _)| rules).unwrap_or_default();
+        let before = compile(stored.map(|stored| stored.text.as_str()))
+            .map(|(rules, _)| rules)
+            .unwrap_or_default();
         let after = compile(new.set.as_deref());
-        let warnings = after.as_ref();
-        let warnings = warnings.map(|(rules, node)| deployment.warnings(rules, node));
+        let warnings = after
+            .as_ref()
+            .map(|(rules, node)| deployment.warnings(rules, node));
         let after = after.map(|(rules, _)| rules).unwrap_or_default();
         Ok(EditResult {
             changes: after.changes_since(&before),
@@ -159,8 +161,9 @@ pub(super) struct EditableRuleSet(Json);
 impl EditableRuleSet {
     pub(super) fn read(set: &str, stored: Option<&StoredSet>) -> Result<Self, Problem> {
         let stored = stored.ok_or_else(|| no_such_set(set))?;
-        let json = Json::parse(&stored.text).ok();
-        let json = json.filter(|json| matches!(json.get("rules"), Some(Json::List(_))));
+        let json = Json::parse(&stored.text)
+            .ok()
+            .filter(|json| matches!(json.get("rules"), Some(Json::List(_))));
         json.map(Self).ok_or_else(|| {
             let detail = format!("the stored rule set `{set}` is invalid; replace it");
             Problem::new(StatusCode::CONFLICT, detail)
@@ -235,15 +238,19 @@ pub(super) fn parse_yaml_set(
 
 /// Returns a stored set as YAML. An invalid set is returned as JSON, which is also YAML.
 pub(super) fn yaml_of(set: &str, text: &str, options: RuleOptions) -> String {
-    let rules = parse_node(text).ok();
-    let rules = rules.and_then(|(_, node)| check_set(set, node, options).ok());
+    let rules = parse_node(text)
+        .ok()
+        .and_then(|(_, node)| check_set(set, node, options).ok());
     let Some(rules) = rules else {
         return text.to_owned();
     };
     // The set is indented below its name, in a document with settings of all sets before.
     let document = rules.to_yaml();
-    let lines = document.lines().skip_while(|line| *line != "rule_sets:");
-    let lines = lines.skip(2).map(|line| line.get(4..).unwrap_or_default());
+    let lines = document
+        .lines()
+        .skip_while(|line| *line != "rule_sets:")
+        .skip(2)
+        .map(|line| line.get(4..).unwrap_or_default());
     lines.map(|line| format!("{line}\n")).collect()
 }
 

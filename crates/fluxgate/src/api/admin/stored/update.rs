@@ -270,8 +270,10 @@ impl Update {
 
 /// Returns whether a client prefers a body where none is needed (RFC 7240).
 fn prefers_body(headers: &HeaderMap) -> bool {
-    let values = headers.get_all("prefer").iter();
-    let values = values.filter_map(|value| value.to_str().ok());
+    let values = headers
+        .get_all("prefer")
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let mut preferences = values.flat_map(|value| value.split([',', ';']));
     preferences.any(|it| it.trim().eq_ignore_ascii_case("return=representation"))
 }
