@@ -42,13 +42,13 @@ live-rules ~ at most five times ~ fluxgate/src/reload/rule_dir.rs ~ MAX_PASSES: 
 middleware ~ Up to 64 connections are kept ~ fluxgate-tower/src/remote/pool.rs ~ MAX_IDLE: usize = 64
 middleware ~ 32 KiB of headers ~ fluxgate-tower/src/remote/request.rs ~ MAX_HEADER_BYTES: usize = 32 * 1024
 middleware ~ `deadline` (50 ms) ~ fluxgate-tower/src/remote.rs ~ DEFAULT_DEADLINE: Duration = Duration::from_millis(50)
-middleware ~ | `max_concurrent_waits(n)` | 100 | ~ fluxgate-tower/src/filter.rs ~ DEFAULT_MAX_WAITS: usize = 100
+middleware ~ | `max_concurrent_waits(n)` | 100 | ~ fluxgate-http/src/filter.rs ~ DEFAULT_MAX_WAITS: usize = 100
 redis ~ After five calls in a row without an answer ~ fluxgate-redis/src/breaker.rs ~ FAILURES: u32 = 5
 redis ~ 50 to 800 ms ~ fluxgate-redis/src/breaker.rs ~ LONGEST_PAUSE: Duration = Duration::from_millis(800)
 redis ~ lapses after 10 s ~ fluxgate-redis/src/sentinel/answers.rs ~ LAPSE: Duration = Duration::from_secs(10)
 resp ~ 1,024 arguments of 64 KiB each and 128 KiB in all ~ fluxgate/src/resp/request.rs ~ MAX_REQUEST_BYTES: usize = 128 * 1024
-security ~ a sixteenth of the rest ~ fluxgate-http/src/descriptors.rs ~ PARTS: usize = 16
-security ~ at most 256 ~ fluxgate-http/src/descriptors.rs ~ MAX_RESERVED: usize = 256
+security ~ a sixteenth of the rest ~ fluxgate-http/src/server/descriptors.rs ~ PARTS: usize = 16
+security ~ at most 256 ~ fluxgate-http/src/server/descriptors.rs ~ MAX_RESERVED: usize = 256
 security ~ 10,000 a listener ~ fluxgate/src/serve/acceptor.rs ~ MAX_CONNECTIONS: usize = 10_000
 simulate ~ longer than 4 MiB ~ fluxgate-simulate/src/input.rs ~ MAX_LINE: usize = 4 * 1024 * 1024
 simulate ~ at most 240 columns ~ fluxgate-simulate/src/report/timeline.rs ~ MAX_COLUMNS: usize = 240
