@@ -29,13 +29,13 @@ impl Script {
 }
 
 macro_rules! script_of {
-    ($clock:literal $(, $ask:literal, $lease:literal, $lease_driver:literal)?) => {
+    ($clock:literal $(, $declaration:literal, $lease:literal, $lease_driver:literal)?) => {
         concat!(
             include_str!("lua/prelude.lua"),
             include_str!($clock),
             include_str!("lua/wire.lua"),
             include_str!("lua/bucket.lua"),
-            $($ask,)?
+            $($declaration,)?
             // One function defines the rest; `prelude.lua` says why.
             "function load_slow_path()\n",
             include_str!("lua/slow_path.lua"),
@@ -66,7 +66,7 @@ macro_rules! lease_script {
     ($clock:literal) => {
         script_of!(
             $clock,
-            "local ask\n",
+            "local lease\n",
             "lua/lease.lua",
             "lua/lease_driver.lua"
         )
@@ -152,7 +152,7 @@ mod tests {
     /// changes for another reason.
     #[test]
     fn leases_change_nothing_for_other_calls() {
-        assert_eq!(SCRIPT.sha1, "78c027ae22a678e18847a618bca16000b0cb223b");
+        assert_eq!(SCRIPT.sha1, "9d7d53f4158925c131e2a7bdabba68ff0a9b6037");
         assert!(!SCRIPT.text.contains("LEASE") && LEASE_SCRIPT.text.contains("LEASE"));
     }
 

@@ -1,16 +1,15 @@
--- Changes a charge to its real cost when a hold is settled; algorithm/adjust.rs has the
--- rules. Each function gives back units, or charges as many as a band may owe, and
--- returns how many it has charged.
+-- Adjusts a charge to its real cost when a hold is settled; algorithm/adjust.rs has the rules.
+-- Each function returns units to the band, or charges as many as it may owe. The result is the
+-- units charged.
 local function adjustments()
-  -- Sets a state, which is kept for a moment even if the quota is full again.
+  -- Sets a state. It is kept for a moment even if the quota is full again.
   local function set_adjusted(k, value, ends)
     set_cell(k, value, ends)
     dirty[k] = ends > now and ends or now + 1
   end
 
-  -- Returns n*P/R, in whole us and R-ths, for n up to 2e9 and n*P/R up to 2^50. With
-  -- P = q*R + r it is n*q + n*r/R, and n*r < 2^61 is divided in two steps, each of
-  -- which stays below 2^48.
+  -- Returns n*P/R, in whole us and R-ths, for n up to 2e9 and n*P/R up to 2^50. With P = q*R + r
+  -- it is n*q + n*r/R, and n*r < 2^61 is divided in two steps, each below 2^48.
   local function time_of(units, period, refill)
     local rest = period % refill
     local low = units % 65536
@@ -26,8 +25,8 @@ local function adjustments()
     return whole < other or whole == other and part < other_part
   end
 
-  -- Returns the units that refill in a span, rounded down: an estimate, which is off by
-  -- less than one before it is rounded, and the exact comparison.
+  -- Returns the units that refill in a span, rounded down. The estimate is off by less than one
+  -- before it is rounded; exact comparisons correct it.
   local function whole_units_in(whole, part, period, refill)
     local units = math.floor((whole + part / refill) / period * refill)
     local time, time_part = time_of(units, period, refill)
@@ -43,8 +42,8 @@ local function adjustments()
     return units
   end
 
-  -- `owes`: whether the units are charged; `mark`: the instant that the hold's charge moved
-  -- the bucket to. The proof is in algorithm/bucket.rs.
+  -- `owes`: whether the units are charged; `mark`: the instant to which the hold's charge moved
+  -- the bucket. The proof is in algorithm/bucket.rs.
   local function bucket(
     k, owes, tag, horizon, max_wait, refill, units, capacity, period, _, mark, mark_part
   )
@@ -77,7 +76,7 @@ local function adjustments()
         time, time_part = 0, 0
       end
     elseif max_wait > 0 or overhang ~= 0 then
-      -- The rule of the hold may let nothing wait, and another one on the same bucket may.
+      -- Another rule on the same bucket may let requests wait, even if the hold's rule does not.
       local fill, fill_part = time_of(capacity, period, refill)
       if is_less(now + fill, fill_part, latest, part) then
         -- A reservation waits.
@@ -98,14 +97,14 @@ local function adjustments()
     return count > units and count - units or 0
   end
 
-  -- Returns how many of the units a count may still owe.
+  -- Returns how many of these units a count may still owe.
   local function room_for(units, count, capacity)
     local room = less(2 * capacity, count)
     return units < room and units or room
   end
 
-  -- A return leaves the state that of its own window: if it became that of the present,
-  -- a clock that goes back would find the counts erased.
+  -- Returning units keeps the window of the state: if it became the current one and the clock went
+  -- back, the counts would be gone.
   local function window(k, owes, tag, _, width, capacity, units, _, _, _, mark)
     local start, previous, current, _, moved_back, stored = window_settle(k, width)
     if owes then

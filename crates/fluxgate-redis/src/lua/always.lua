@@ -1,7 +1,7 @@
 -- Rules with `charge: always`, whose units are charged even if the request is denied.
 
--- What follows the checks of a request with such rules, for each check: 1 if it is charged in
--- any case, plus 2 if the request is denied whatever the checks say; its units, capacity and
+-- What follows the checks of a request with such rules, for each check: 1 if it is charged
+-- always, plus 2 if the request is denied whatever the checks say; its units, capacity and
 -- period.
 local ALWAYS, ALWAYS_SIZE = '<BI4I4I7', 16
 local always_adjusts
@@ -11,7 +11,7 @@ local function is_refused(at)
   return byte(blob, at) >= 2
 end
 
--- Returns whether a check is charged in any case.
+-- Returns whether a check is charged always.
 local function is_always(at)
   return byte(blob, at) % 2 == 1
 end
@@ -22,7 +22,7 @@ local function units_of(at)
   return units
 end
 
--- Charges a check as much as a band may owe.
+-- Charges the units of a check, as far as the band may owe them.
 local function charge_always(at, k, tag, horizon, window, refill, begins, next_ends)
   local _, units, capacity, period = unpack(ALWAYS, blob, at)
   if units == 0 then

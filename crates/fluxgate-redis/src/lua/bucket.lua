@@ -1,14 +1,13 @@
--- Token bucket and leaky bucket: the state is the instant at which the bucket is
--- full, in whole us and R-ths of one. The cost as time (n*P/R) and the furthest debt
--- (C*P/R and max_wait) come with the check, so nothing is multiplied.
+-- Token bucket and leaky bucket: the state is the instant at which the bucket is full, in whole
+-- us and R-ths of one. The check has the cost as time (n*P/R) and the furthest debt (C*P/R plus
+-- max_wait), so nothing is multiplied.
 
--- The overhang (see bucket_refund.lua) of a bucket that a request has to wait for, or had to,
--- if no reservation lies past its instant.
+-- The overhang (bucket_refund.lua) of a bucket that a request has to wait for, or had to, if no
+-- reservation lies past its instant.
 local AT_FULL = 16777216
 
--- Returns the instant as a state, and when that expires. The digits are formatted
--- as two integers of eight, which the server's Lua does three times as fast as one
--- double.
+-- Returns the instant as a state, and when that expires. The digits are formatted as two
+-- integers of eight digits, which is three times as fast in the server's Lua as one double.
 local function bucket_state(horizon, refill, whole, part, overhang)
   if overhang ~= 0 then
     return pack(LONG_BUCKET, BUCKET_TAG, horizon, whole, part, refill, overhang), whole + 1
@@ -19,8 +18,8 @@ local function bucket_state(horizon, refill, whole, part, overhang)
   return pack(BUCKET, BUCKET_TAG, horizon, whole, part, refill), whole + 1
 end
 
--- Returns the same instant in R-ths of the current R; rounds up a fraction that is
--- not one. In lowest terms p/d it is one if d divides R, and p * (R/d) < R.
+-- Returns an instant in R-ths of the current R. A fraction p/d in lowest terms is exact if d
+-- divides R, and p * (R/d) < R; else it is rounded up.
 local function in_parts_of(refill, whole, part, stored_refill)
   local divisor, rest = part, stored_refill
   while rest > 0 do
@@ -33,9 +32,9 @@ local function in_parts_of(refill, whole, part, stored_refill)
   return whole + 1, 0
 end
 
--- Returns the instant at which the bucket is full, the stored state with its horizon
--- and its overhang, and whether the instant was pulled back: it was beyond the
--- horizon, so the clock went back.
+-- Returns the instant at which the bucket is full, the stored state with its horizon and its
+-- overhang, and whether the instant was pulled back because it was beyond the horizon: then the
+-- clock went back.
 local function bucket_settle(k, refill)
   local stored = cells[k]
   if not stored then
@@ -54,7 +53,7 @@ local function bucket_settle(k, refill)
       _, horizon, whole, part, stored_refill, overhang = unpack(LONG_BUCKET, stored)
       local idle = now - whole - (part > 0 and 1 or 0)
       if idle > 0 then
-        -- It has been full since; the latest instant of a reservation has not moved.
+        -- The bucket has been full since; the latest instant of a reservation has not moved.
         if overhang ~= AT_FULL then
           slow = slow or load_slow_path()
           overhang = slow.overhang_after(overhang, idle)
@@ -76,7 +75,7 @@ local function bucket_settle(k, refill)
   return whole, part, stored, horizon, overhang, false
 end
 
--- Returns whether a request that passes has to wait, and so reserves its units.
+-- Returns whether a request that passes has to wait, that is, reserves its units.
 local function bucket_waits(tag, max_wait, is_queued, ahead, part, far, far_part)
   if tag == SHAPING_BUCKET then
     return is_queued

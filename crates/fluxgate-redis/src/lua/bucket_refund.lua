@@ -1,10 +1,9 @@
 -- Refund, cancellation and undo of a bucket.
 
--- An overhang is how far past the instant of a bucket the latest instant is that a
--- reservation ever got, in us: 24 bits of a number, and above them how often it was
--- halved, rounded up each time. It is 0 if no request had to wait since the bucket was last
--- full, and AT_FULL if none of them lies past the instant. The proof is in
--- algorithm/bucket.rs.
+-- The overhang is the span from the instant of a bucket to the latest instant of a reservation,
+-- in us: a number of 24 bits and, above them, how often it was halved, rounded up each time. It
+-- is 0 if no request had to wait since the bucket was last full, and AT_FULL if no reservation
+-- lies past the instant. The proof is in algorithm/bucket.rs.
 local function overhang_of(span)
   local halved = 0
   while span >= 16777216 do
@@ -18,15 +17,15 @@ local function span_of(overhang)
   return span * 2 ^ ((overhang - span) / 16777216)
 end
 
--- Returns the overhang, which is not 0, after the bucket's instant moves on by a cost.
+-- Returns an overhang other than 0 after the instant of its bucket moves on by a cost.
 local function overhang_after(overhang, cost)
   local span = span_of(overhang) - cost
   return span > 0 and overhang_of(span) or AT_FULL
 end
 
--- Returns the overhang after the bucket's instant moves back by a span. Without reservations
--- there is no instant to remember. In a shaping queue only the last one returns its units, and
--- then the one before it is the last.
+-- Returns the overhang after the instant of its bucket moves back by a span. Without
+-- reservations there is no instant to remember. In a shaping queue only the last reservation
+-- returns its units, and then the one before it is the last.
 local function overhang_before(overhang, tag, max_wait, back, back_part)
   if max_wait == 0 and (overhang == 0 or tag == SHAPING_BUCKET) then
     return overhang
@@ -35,7 +34,7 @@ local function overhang_before(overhang, tag, max_wait, back, back_part)
   return span > 0 and overhang_of(span) or overhang
 end
 
--- Returns one span or instant less another, and not below 0.
+-- Returns the difference of two spans or instants, at least 0.
 local function saturating_sub(refill, whole, part, less, less_part)
   whole, part = whole - less, part - less_part
   if part < 0 then
@@ -65,8 +64,8 @@ local function bucket_refund(k, tag, _, max_wait, refill, units_part, _, units)
   end
 end
 
--- Refunds what a cancelled reservation may get back; `mark` is the instant at which
--- the bucket was to be full after it. The proof is in algorithm/bucket.rs.
+-- Cancels a reservation, and returns as many of its units as may return; `mark` is the instant at
+-- which the bucket would be full after it. The proof is in algorithm/bucket.rs.
 local function bucket_cancel(k, tag, _, max_wait, refill, cost_part, _, cost, _, mark, mark_part)
   local whole, part, stored, horizon, overhang = bucket_settle(k, refill)
   if not stored or whole < now or whole == now and part == 0 then
@@ -88,9 +87,9 @@ local function bucket_cancel(k, tag, _, max_wait, refill, cost_part, _, cost, _,
   end
 end
 
--- Other requests may be charged between a charge and its undo, and count on the
--- first charge. So the undo leaves a note of its time, which outlives them. A note
--- has the format of a bucket's state.
+-- Requests may be charged between a charge and its undo, and their marks include that charge. So
+-- the undo leaves a note of its time, which outlives them. A note has the format of a bucket's
+-- state.
 local NOTE_LIFE = 10000000
 
 -- Returns whether a charge was undone since an instant.
@@ -107,25 +106,24 @@ local function leave_note(note)
   end
 end
 
--- Undoes a charge that was made at `charged_at`; without it, the bucket would have
--- been full at `mark`. Until then the whole charge is removed, as if it had never
--- been made. After that, a refund would give too much: the bucket went on refilling,
--- where without the charge it would have been full. So the time since `mark` stays
--- charged; if there was no other charge, the bucket is full all the same.
--- Proof: the state is the largest t_i + (c_i + c_i+1 + ...) over all charges c at
--- times t. Without c_x the terms up to that of t_x are c_x less, or gone. The later
--- terms do not change, and are at most now + (c_x+1 + ...). The state is at least
--- mark + c_x + (c_x+1 + ...), so less c_x and plus now - mark it is at least that.
--- This needs `mark` to hold to the end, but `mark` counts on earlier charges, which
--- may have been undone since. If the last charge of all is undone, no other counts
--- on it, and the state is what that charge left: a later one would have moved it on.
--- Otherwise there is a note, and an undo that finds it takes the time of its own
--- charge as the mark, for which the same holds in any order.
--- If the clock went back, t_i <= now does not hold: then only the last charge is
--- undone.
--- If requests may wait, by this rule or by another one on the same bucket, others may be
--- queued behind the charge. So unless the charge is the last one it is cancelled; if it is the
--- last one, its whole effect is undone.
+-- Undoes a charge that was made at `charged_at`; without it, the bucket would have been full at
+-- `mark`. Before `mark`, the whole charge is removed, as if it had never been made. After it, a
+-- refund would return too much: the bucket has refilled, where without the charge it would have
+-- been full. So the time since `mark` stays charged. Without other charges the bucket is full
+-- anyway.
+-- Proof: the state is the largest t_i + (c_i + c_i+1 + ...) over all charges c at times t.
+-- Without c_x the terms up to that of t_x are c_x less, or gone. The later terms do not change,
+-- and are at most now + (c_x+1 + ...). The state is at least mark + c_x + (c_x+1 + ...), so less
+-- c_x and plus now - mark it is at least that.
+-- This needs a `mark` that is still right, but it includes earlier charges, which may have been
+-- undone since. If the last charge of all is undone, no other mark includes it, and the state is
+-- what that charge left: a later one would have moved it on. Otherwise there is a note, and an
+-- undo that finds it takes the time of its own charge as the mark, for which the same proof
+-- holds in any order.
+-- If the clock went back, t_i <= now does not hold: then only the last charge is undone.
+-- If requests may wait, by this rule or by another one on the same bucket, others may be queued
+-- behind the charge. So if the charge is the last one, its whole effect is undone; else it is
+-- cancelled.
 local function bucket_undo(
   k, tag, horizon, max_wait, refill, cost_part, _, cost, _, mark, mark_part, charged_at, note, overhang
 )
@@ -139,7 +137,7 @@ local function bucket_undo(
   end
   local is_last = whole == left and part == left_part
   if max_wait > 0 or tag == SHAPING_BUCKET or stored_overhang ~= 0 then
-    -- A charge that had to wait has left AT_FULL itself.
+    -- A charge that had to wait has set AT_FULL itself.
     local left_overhang = overhang ~= 0 and overhang_after(overhang, cost)
       or stored_overhang == AT_FULL and AT_FULL
       or 0

@@ -1,11 +1,11 @@
--- Calendar window: a count for each window of a calendar. The window that contains
--- the time, and the end of the next one, come with the check.
+-- Calendar window: a count for each window of a calendar. The check has the window that contains
+-- the time, and the end of the next one.
 
 -- Longer than any window, in us.
 local ANY_WINDOW = 34560000000000
 
--- Returns the window to decide in (start and end), its count, whether it was moved
--- back, and the stored state.
+-- Returns the window to decide in (start and end), its count, whether it was moved back, and the
+-- stored state.
 local function calendar_settle(k, width, start, next_ends)
   local ends = start + width * 1000
   local stored = cells[k]

@@ -1,4 +1,4 @@
--- The clock is read once for all requests of the call.
+-- Read once for all requests of the call.
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 

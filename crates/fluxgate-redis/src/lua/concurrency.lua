@@ -1,5 +1,5 @@
 local SLOTS = 247
--- By the number of a key, if there are any: the state of slots.
+-- The states of slots by the number of their key, if there are any.
 local slots
 
 -- Returns the milliseconds until an instant, and at least one.
@@ -7,17 +7,17 @@ local function until_after_now(ends)
   return until_end(ends > now and ends or now + 1)
 end
 
--- Concurrency: a sorted set of slots by the instant at which they end. Its first
--- member, at minus infinity, is `held1:<extra>:<shortest>`: how many more slots than
--- members there are, and the least of their longest holds. Every other member is the
--- slots that one check of a hold took: the id of the hold, the number of the check, how
--- many they are, and how far from the present they may end, in us.
+-- Concurrency: a sorted set of slots by the instant at which they end. Its first member, at minus
+-- infinity, is `held1:<extra>:<shortest>`: how many more slots than members there are, and the
+-- shortest of their longest holds. Every other member is the slots that one check of a hold took:
+-- the id of the hold, the number of the check, the number of slots, and the longest span from the
+-- present to their end, in us.
 local function concurrency()
   local HELD, SLOTS_AT = '<c16I2I4I5', 19
   -- The most members that one command reads.
   local CHUNK = 100
 
-  -- Returns the slots of a member, and how far from the present they may end.
+  -- Returns the number of slots of a member, and the longest span to their end.
   local function slots_of(member)
     return unpack('<I4I5', member, SLOTS_AT)
   end
@@ -28,7 +28,7 @@ local function concurrency()
     return extra and { member = first, extra = tonumber(extra), shortest = tonumber(shortest) }
   end
 
-  -- If the server is out of memory, the first command fails: the old one must be there.
+  -- Adds the new header first: if the server is out of memory, that fails and the old one stays.
   local function write_header(key, state)
     local member = format('held1:%.0f:%.0f', state.extra, state.shortest)
     if member ~= state.member then
@@ -49,8 +49,8 @@ local function concurrency()
     call('PEXPIRE', key, until_after_now(last_end(key)))
   end
 
-  -- Ends slots that would end too late at the latest instant that their rule allows:
-  -- the clock went back.
+  -- Moves the end of slots that would end later than their rule allows, because the clock went
+  -- back.
   local function correct(key, state)
     local first = call('ZCOUNT', key, '-inf', now + state.shortest)
     local late = call('ZRANGE', key, first, -1, 'WITHSCORES')
@@ -67,8 +67,8 @@ local function concurrency()
     end
   end
 
-  -- Returns how many slots the members of a range of ranks have. If all have one, which
-  -- is usual, they need not be read.
+  -- Returns the number of slots in a range of ranks. Usually all members have one, and none needs
+  -- to be read.
   local function sum(key, state, first, last)
     if state.extra == 0 then
       return last - first + 1
@@ -83,7 +83,7 @@ local function concurrency()
     return total
   end
 
-  -- Returns when so many slots have ended, counted from a rank on.
+  -- Returns when `needed` slots have ended, counted from a rank.
   local function end_of_many(key, state, rank, needed)
     if state.extra == 0 then
       rank, needed = rank + needed - 1, 0
@@ -107,9 +107,8 @@ local function concurrency()
     return tonumber(call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] or 0)
   end
 
-  -- Reports the slots that are held, when the last of them end, and when enough have
-  -- ended for the request. Corrections are written at once: they are due whatever the
-  -- decision.
+  -- Reports the number of slots held, when the last of them ends, and when enough have ended for
+  -- the request. Corrections are written at once, because they do not depend on the decision.
   local function assess(k, _, _, _, capacity, cost, number, longest)
     local key, state = KEYS[k], slots and slots[k]
     local taking = { k = k, number = number, slots = cost, longest = longest, ended = 0, ended_slots = 0 }
@@ -171,7 +170,7 @@ local function concurrency()
     return slots and slots[k] and tonumber(call('ZSCORE', KEYS[k], member) or '')
   end
 
-  -- Gives the slots of a member back.
+  -- Releases the slots of a member.
   local function release(k, member)
     local key, state = KEYS[k], slots and slots[k]
     if not state or not call('ZSCORE', key, member) then
@@ -188,8 +187,8 @@ local function concurrency()
     expire_with_last(key)
   end
 
-  -- Lets the slots of a member be held for a span from now on, unless they have ended.
-  -- Returns when they end.
+  -- Extends the slots of a member to a span from now, unless they have ended. Returns when they
+  -- end.
   local function renew(k, member, span)
     local ends = end_of(k, member)
     if not ends or ends <= now then
@@ -238,7 +237,7 @@ local function charge_slots(taking, hold)
   end
 end
 
--- Gives the slots of a check back; they are known by their hold.
+-- Releases the slots of a check, which are identified by their hold.
 local function undo_slots(hold, k, cost, number, longest)
   slots_function('release')(k, slots_function('member_of')(hold.id, number, cost, longest))
 end

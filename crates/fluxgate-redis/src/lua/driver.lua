@@ -1,4 +1,4 @@
--- The driver: reads the keys, runs the requests, and writes each changed cell once.
+-- Reads the keys, runs the requests, and writes each changed cell once.
 local KEYS = KEYS
 
 -- One command reads at most 1000 keys.

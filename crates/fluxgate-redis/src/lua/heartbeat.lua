@@ -1,5 +1,5 @@
--- Writes that an instance is alive, and removes those that are gone. Returns the time in ms and
--- the instances that are left.
+-- Writes the heartbeat of an instance, and removes instances that are gone. Returns the time in
+-- ms and the remaining heartbeats.
 local key, id, text, gone = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

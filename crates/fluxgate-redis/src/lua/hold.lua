@@ -1,26 +1,24 @@
--- Holds: a record for each, with what a settlement needs. It is written by the call
--- that charges the hold, and expires with it.
+-- Holds: each has a record with what a settlement needs. The call that charges the hold writes
+-- it, and it expires with the hold.
 
--- A record: whether all slots of the hold are in this call; when the hold ends, unless
--- its slots say otherwise; what the client wrote; and for each check the window, the
--- event or the instant of a bucket (and its fraction) that its charge went to, or
--- `NOT_CHARGED`.
+-- A record: whether all slots of the hold are in this call; when the hold ends, unless its slots
+-- determine that; the bytes of the client; and for each check the window, the event or the
+-- instant of a bucket (and its fraction) that its charge went to, or `NOT_CHARGED`.
 local RECORD, RECORD_SIZE = '<BI7', 8
 local RECORD_MARK, RECORD_MARK_SIZE = '<I7I4', 11
 local NOT_CHARGED = 9007199254740992
--- What follows the checks of a request with a hold: the key of the record, the id, how
--- long the hold is asked to live, how long it lives without slots, whether all its slots
--- are in this call, and what the client writes into the record, after its length. A
--- length of 0 and no key: there is no record.
+-- What follows the checks of a request with a hold: the key of the record, the id, the requested
+-- life of the hold, its life without slots, whether all its slots are in this call, and the
+-- length and the bytes that the client writes into the record. Without a key there is no record.
 local HOLD, HOLD_SIZE = '<I4c16I7I7BI4', 39
 -- Added to the operation of a request with a hold.
 local WITH_HOLD = 8
 local SETTLE, RENEW = 16, 17
--- Where the check that begins a settlement or a renewal has the id, and for a renewal
--- the time to live.
+-- The offset of the id and, for a renewal, of the span in the first check of a settlement or a
+-- renewal.
 local ID_AT = 22
 
--- Returns the operation of a request by itself, and whether it has a hold.
+-- Returns the plain operation of a request, and whether it has a hold.
 local function operation_of(op)
   if op >= WITH_HOLD and op < SETTLE then
     return op - WITH_HOLD, true
@@ -49,7 +47,7 @@ local function packed_mark(whole, part)
   return pack(RECORD_MARK, whole, part or 0)
 end
 
--- Returns where a check would charge its units, or that it would not.
+-- Returns the mark of a check: where it would charge its units, or that it would not.
 local function mark_of(tag, cost, charged)
   if not charged or tag > SHAPING_BUCKET and cost == 0 then
     return packed_mark(NOT_CHARGED)
@@ -68,7 +66,7 @@ local function mark_of(tag, cost, charged)
   return packed_mark(start)
 end
 
--- Adds where the charges of a group went, if it was charged.
+-- Adds the marks of a group, if it was charged.
 local function add_marks(hold, marks, is_charged)
   local none = packed_mark(NOT_CHARGED)
   for i = 1, #marks do
@@ -89,13 +87,12 @@ local function write_record(hold)
     ends = ends and ends > life and ends or life
   end
   local record = pack(RECORD, hold.whole, ends) .. hold.written .. table.concat(hold.marks)
-  -- As long as the request waits it can be cancelled, even if the hold has ended.
+  -- A request can be cancelled while it waits, even if the hold has ended.
   local needed = now + hold.wait > ends and now + hold.wait or ends
   call('PSETEX', KEYS[hold.k], until_after_now(needed), record)
 end
 
--- Returns the record at a key; nothing if there is none, and an error reply if it is
--- foreign.
+-- Returns the record at a key; nil if there is none, and false if it is foreign.
 local function read_record(k, count)
   local value = try('GET', KEYS[k])
   if not value then

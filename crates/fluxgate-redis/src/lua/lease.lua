@@ -1,15 +1,14 @@
--- Leases: grants units of a band, and takes what is reported of earlier grants. The
--- algorithm and its proof are in algorithm/grant.rs.
+-- Leases: grants units of a band, and applies the reports on earlier grants. The algorithm and
+-- its proof are in algorithm/grant.rs.
 do
-  -- What follows the check: the key of the units that are out on lease, and the most of
-  -- them; the units wanted; the life of a lease in ms; how many reports follow, and how many
-  -- rungs.
+  -- What follows the check: the key of the units that are out on lease, and the most of them; the
+  -- units wanted; the span of a lease in ms; the numbers of reports and of rungs that follow.
   local LEASE = '<I4I4I4I4BB'
-  -- A report: when the grant ends; units spent and returned, and the latter as time.
+  -- A report: when the grant ends; the units spent; the units returned, also as time.
   local REPORT = '<I7I4I4I7I4'
-  -- A rung: units, and the time of a bucket that they take. Each has half the units of the
-  -- one before, so those that fit add up to the most units that fit; the first is more
-  -- than what is wanted.
+  -- A rung: units, and the time that they take of a bucket. Each rung has half the units of the
+  -- one before, so the rungs that fit add up to the most units that fit. The first one has more
+  -- units than are wanted.
   local RUNG, RUNG_SIZE = '<I4I7I4', 15
   -- Units that are out: when they end, and how many.
   local END, END_SIZE, MAX_ENDS = '<I7I4', 11, 32
@@ -35,7 +34,7 @@ do
     return ends, sum
   end
 
-  -- Takes off what a holder reports; returns whether that many units were out.
+  -- Removes reported units; returns whether that many were out.
   local function take_reported(ends, instant, units)
     for i = 1, #ends do
       if ends[i][1] == instant then
@@ -75,7 +74,7 @@ do
     call('PSETEX', key, until_end(last), table.concat(packed))
   end
 
-  -- Takes at most `room` units of a bucket, and half of what is left, by the rungs at `at`.
+  -- Takes units of a bucket by the rungs at `at`: at most `room`, and half of what is left.
   local function take_of_bucket(k, horizon, refill, far_part, far, room, at, rungs)
     local whole, part, _, _, overhang = bucket_settle(k, refill)
     if whole < now then
@@ -130,7 +129,8 @@ do
     return granted, ends
   end
 
-  function ask(from)
+  -- Answers a lease request; returns where the next one begins.
+  function lease(from)
     local _, k, tag, horizon, window, a, c, d, e, at
     _, _, _, _, k, tag, horizon, window, a, _, c, d, e, at = unpack(CHECK, blob, from)
     local lease_key, most, want, span, reports, rungs

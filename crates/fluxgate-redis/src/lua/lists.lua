@@ -7,7 +7,6 @@ local function log_function(name)
   return log[name]
 end
 
--- The functions of slots and holds, if a request of the call has any. What follows, up to
--- settle.lua, defines them: every local that a function refers to has its price, so other
--- calls refer to nothing but this one.
+-- The functions of slots and holds, if a request of the call has any. The files up to settle.lua
+-- define them. Every upvalue of a function costs time, so other calls have only this one.
 local holds

@@ -1,4 +1,4 @@
--- Requests that are not a single decision on a bucket.
+-- All requests but single decisions on buckets.
 
 local function assess_of(tag)
   if tag <= SHAPING_BUCKET then
@@ -20,7 +20,7 @@ local function mark_foreign(k)
   foreign[k] = true
 end
 
--- Inspects a key that holds no cell, or should not.
+-- Inspects a key that has no cell, or should not have one.
 local function inspect(k)
   local key = KEYS[k]
   local first = try('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -42,13 +42,13 @@ local function inspect(k)
   elseif string.find(first.err, 'WRONGTYPE', 1, true) then
     mark_foreign(k)
   else
-    -- Not about the type: raise the error.
+    -- Raises an error that is not about the type.
     call('ZRANGE', key, 0, 0)
   end
 end
 
--- Writes the outcome of a check. Logs and slots have no `ends`: their own functions
--- write them at once, and slots are corrected when they are assessed.
+-- Writes the outcome of a check. Logs and slots have no `ends`: their own functions write them at
+-- once, and slots are corrected when they are assessed.
 local function write(k, takes, charged, ends, corrected, corrected_ends, hold)
   if not (takes and charged) then
     charged, ends = corrected, corrected_ends
@@ -62,8 +62,8 @@ local function write(k, takes, charged, ends, corrected, corrected_ends, hold)
   end
 end
 
--- Returns the furthest debt of a bucket after a request that does not wait: a shaping
--- queue must be empty before it.
+-- Returns the furthest debt of a bucket after a request that does not wait. A shaping queue must
+-- be empty before it.
 local function furthest_at_once(tag, max_wait, cost_part, far_part, cost, far)
   if tag == SHAPING_BUCKET then
     return cost_part, cost
@@ -71,7 +71,7 @@ local function furthest_at_once(tag, max_wait, cost_part, far_part, cost, far)
   return far_part, far - max_wait * 1000
 end
 
--- Returns how long a request that a bucket lets pass has to wait for it, in us.
+-- Returns how long a request that passes a bucket has to wait for it, in us.
 local function delay_of(k, tag, max_wait, refill, cost_part, far_part, cost, far)
   local whole, part = bucket_settle(k, refill)
   if whole < now then
@@ -86,8 +86,7 @@ local function delay_of(k, tag, max_wait, refill, cost_part, far_part, cost, far
   return delay_part > 0 and delay + 1 or delay
 end
 
--- Returns how long a request has to wait, in us, if its enforced checks let it pass;
--- else 0.
+-- Returns how long a request has to wait, in us; 0 if its enforced checks deny it.
 local function wait_of(from, to)
   local wait = 0
   while from < to do
@@ -122,9 +121,9 @@ local function take_permit(at, wait)
   return true
 end
 
--- Charges the checks of a denied group that are charged in any case, and adds the entries
--- of all: theirs have the state after the charge. A preview charges nothing, and the client
--- knows what the charge would leave, except of a log.
+-- Charges the checks of a denied group that are charged always, and adds the entries of all
+-- checks: those that are charged have the state after the charge. A preview charges nothing; the
+-- client computes what the charge would leave, except for a log.
 local function add_denied_entries(denied, is_peek)
   local units = {}
   for i = 1, #denied do
@@ -149,9 +148,9 @@ local function add_denied_entries(denied, is_peek)
   end
 end
 
--- Decides checks in groups, each group by itself, all or nothing; if the enforced
--- group denies, the answer ends with it. `at_once` denies what would have to wait.
--- `always_at`: where the checks have whether they are charged in any case, if any is.
+-- Decides checks by group: all of a group or nothing is charged. If the enforced group denies,
+-- the answer ends with it. `at_once` denies what would have to wait. `always_at` is the offset of
+-- what always.lua needs, if any check is charged always.
 local function decide(from, to, at_once, hold, always_at)
   local group, size, passes = {}, 0, true
   local marks = hold and {}
@@ -253,7 +252,7 @@ local function refund_or_undo(from, to, hold)
   end
 end
 
--- Returns whether a key of a request has a foreign value.
+-- Returns whether any key of a request has a foreign value.
 local function has_foreign_key(from, to, size)
   for check = from, to - 1, size do
     if foreign[unpack('<I4', blob, check + KEY_AT)] then
@@ -262,7 +261,7 @@ local function has_foreign_key(from, to, size)
   end
 end
 
--- Returns whether a check has the calendar window of another time.
+-- Returns whether the time is outside the calendar window of any check.
 local function is_misdated(from, to, size)
   for check = from, to - 1, size do
     if byte(blob, check + TAG_AT) == CALENDAR_WINDOW then

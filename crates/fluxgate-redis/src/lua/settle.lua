@@ -1,8 +1,8 @@
--- Settlement and renewal of holds. Each begins with a check whose key is that of the
--- record; one check for each charge of the hold follows.
+-- Settlement and renewal of holds. The first check has the key of the record; one check for each
+-- charge of the hold follows.
 
--- Returns when the hold of a record ends: with the last of its slots, if it has any.
--- Slots in other calls do not count, so the record says it if there are any.
+-- Returns when the hold of a record ends: with the last of its slots. If it has none, or some in
+-- other calls, the record has the end.
 local function end_of_hold(value, from, to, id)
   local whole, ends = unpack(RECORD, value)
   local latest
@@ -16,7 +16,7 @@ local function end_of_hold(value, from, to, id)
   return latest or ends, whole
 end
 
--- Changes one charge. Returns the units that were charged on top.
+-- Adjusts one charge. Returns the units that were charged in addition.
 local function adjust(adjusts, check, id, mark, mark_part)
   local _, owes, _, _, k, tag, horizon, window, a, b, c, d, e = unpack(CHECK, blob, check)
   if tag == SLOTS then
@@ -32,7 +32,7 @@ local function adjust(adjusts, check, id, mark, mark_part)
   return change(k, owes == 1, tag, horizon, window, a, b, c, d, e, mark, mark_part)
 end
 
--- Returns whether any charge but slots changes.
+-- Returns whether any charge other than slots changes.
 local function changes_rates(from, to)
   for check = from, to - 1, CHECK_SIZE do
     local _, _, _, _, _, tag, _, _, _, units = unpack(CHECK, blob, check)
@@ -43,10 +43,10 @@ local function changes_rates(from, to)
   return false
 end
 
--- Settles a hold: changes its charges, and deletes the record. Reports for each check
--- the units that were charged on top, or that it was not charged. The hold of a request that
--- is cancelled while it waits ends so even if it has expired; otherwise its record stays for
--- that, and expires with the wait.
+-- Settles a hold: adjusts its charges and deletes the record. Reports for each check the units
+-- that were charged in addition, or that it was not charged. A hold that has expired is gone,
+-- except for a request that is cancelled while it waits: for that, its record stays until the
+-- end of the wait.
 local function settle(from, to)
   local k, id = unpack('<I4', blob, from + KEY_AT), unpack('<c16', blob, from + ID_AT)
   local first = from + CHECK_SIZE
@@ -61,8 +61,8 @@ local function settle(from, to)
     return 'G'
   end
   if changes_rates(first, to) then
-    -- The same again. It fails if the server is out of memory: a settlement is made as a
-    -- whole or not at all. Slots are given back all the same.
+    -- Writes the same value, which fails if the server is out of memory: a settlement is made as
+    -- a whole or not at all. Slots alone are released without this test.
     call('PSETEX', KEYS[k], until_after_now(ends), value)
   end
   local adjusts = adjustments()
@@ -80,8 +80,7 @@ local function settle(from, to)
   return 'S' .. table.concat(report)
 end
 
--- Lets a hold live for a time from now on, unless it has ended. Only slots follow the
--- first check.
+-- Extends a hold to a span from now, unless it has ended. Only slots follow the first check.
 local function renew(from, to)
   local k, id, span = unpack('<I4', blob, from + KEY_AT), unpack('<c16I6', blob, from + ID_AT)
   local _, _, _, _, _, _, _, life, longest_wait = unpack(CHECK, blob, from)
@@ -105,7 +104,7 @@ local function renew(from, to)
     ends = now + life
   end
   local record = pack(RECORD, whole, ends) .. string.sub(value, RECORD_SIZE + 1)
-  -- The request may still wait, and be cancelled.
+  -- The request may still wait, and so be cancelled.
   local needed = now + longest_wait * 1000000
   call('PSETEX', KEYS[k], until_after_now(needed > ends and needed or ends), record)
   return 'R'

@@ -1,18 +1,18 @@
--- Sliding log: a sorted set. Its first member, at minus infinity, has the format, the
--- window and, once the log was moved back, how far in total: an event keeps its identity,
--- its instant plus that. Every other member is an event at its instant,
--- `<total>:<units>`, where the total counts the units of all events up to it. So the
--- units between two events are a subtraction, and the event that must leave is found by
--- binary search: no decision reads the whole log.
+-- Sliding log: a sorted set. Its first member, at minus infinity, has the format, the window
+-- and, once the log was moved back, how far in total. The identity of an event, its instant plus
+-- that, does not change. Every other member is an event at its instant, `<total>:<units>`; the
+-- total counts the units of all events up to it. So the units between two events are a
+-- subtraction, and binary search finds the event that must leave: no decision reads the whole
+-- log.
 local function sliding_log()
   local match = string.match
-  -- Totals start again before they become too large. They grow by at most C = 1e5 in
-  -- a window of 1 ms, so that happens once in a year, or never.
+  -- Totals start again before they become too large. They grow by at most C = 1e5 in a window of
+  -- 1 ms, so that happens at most once a year.
   local MAX_TOTAL = 4503599627370496
   -- The most events that one command writes.
   local CHUNK = 1000
 
-  -- By the number of a key, how far its log was moved back.
+  -- How far each log was moved back, by the number of its key.
   local moved = {}
 
   -- Returns the window of a log, by its first member; nothing if that is foreign.
@@ -93,8 +93,7 @@ local function sliding_log()
     local ahead = log.newest - now
     log.at = ahead > 0 and log.newest or now
     log.back = ahead > width and ahead or 0
-    -- The rank of the first event that counts: how many do not, plus one for the
-    -- member at minus infinity.
+    -- The rank of the first event that counts. The count includes the member at minus infinity.
     log.first = call('ZCOUNT', key, '-inf', log.at - width)
     local total, units, at = event(key, log.first)
     log.before = total and total - units or log.total
@@ -103,7 +102,7 @@ local function sliding_log()
     return log
   end
 
-  -- Returns the instant of the event after whose leaving this many units have left.
+  -- Returns the instant of the last event that must leave for this many units to leave.
   local function leaves(log, units)
     local total = log.before + units
     if log.first_total >= total then
@@ -114,8 +113,8 @@ local function sliding_log()
     return at
   end
 
-  -- Reports the newest event, the units that count, and the event that must leave
-  -- before the request fits.
+  -- Reports the newest event, the units that count, and the last event that must leave before
+  -- the request fits.
   local function assess(k, _, _, window, capacity, cost)
     local log = settle(k, window)
     if not log then
@@ -221,8 +220,8 @@ local function sliding_log()
     expire_with_newest(k, log.width)
   end
 
-  -- Takes a charge off the event at `mark`, and off no other: the newest units, which
-  -- a refund takes, may belong to another request.
+  -- Takes a charge off the event at `mark`, and off no other. The newest units, which a refund
+  -- takes, may belong to another request.
   local function undo(k, _, _, window, _, units, _, _, _, mark)
     if not logs or logs[k] ~= window then
       return
@@ -244,8 +243,8 @@ local function sliding_log()
 
   local adjust, charged, mark_of
   if has_holds == 1 then
-    -- Returns what `assess` would report after a charge of as many units as the log may owe;
-    -- nothing if there is no log and none is charged.
+    -- Returns what `assess` would report after a charge of these units, as far as the log may owe
+    -- them; nothing if there is no log and none is charged.
     function charged(k, window, capacity, cost, units)
       local log = settle(k, window)
       local counted, at = log and log.counted or 0, log and log.at or now
@@ -260,8 +259,8 @@ local function sliding_log()
       return pack('<ddd', units > 0 and at or log.newest, counted + units, leaving)
     end
 
-    -- Changes a charge to its real cost: takes units off the event at `mark`, or adds as
-    -- many as the log may owe. Returns how many it has added.
+    -- Adjusts a charge to its real cost: takes units off the event at `mark`, or adds as many as
+    -- the log may owe. Returns the units added.
     function adjust(k, owes, window, capacity, units, mark)
       local log = settle(k, window)
       if not log then

@@ -1,12 +1,12 @@
--- Sliding window: the previous count, weighted by how much of that window the
--- sliding one still covers, plus the current count.
+-- Sliding window: the previous count, weighted by how much of that window the sliding one still
+-- covers, plus the current count.
 
--- Returns whether count*span <= room*width, for counts up to 2e9, room up to 1e9 and
--- spans up to 366 days. A span is split at 2^22: its high limb is below 2^22.9, its low
--- one below 2^22; and a count above 1e9 is split there. So the products are below
--- 1e9 * 2^22.9 < 2^53, as are the differences of two; and multiplying a double by 2^22
--- changes its exponent only. On the left a sum of three may be above 2^53 and so
--- rounded: then it is greater than the right side, which is below 2^53, all the same.
+-- Returns whether count*span <= room*width, for counts up to 2e9, room up to 1e9 and spans up to
+-- 366 days. A span is split at 2^22: its high limb is below 2^22.9, its low one below 2^22. A
+-- count above 1e9 is split at 1e9. So the products are below 1e9 * 2^22.9 < 2^53, as are the
+-- differences of two, and multiplying a double by 2^22 changes only its exponent. On the left a
+-- sum of three may be above 2^53, and so rounded; it is still greater than the right side, which
+-- is below 2^53.
 local function weighs_at_most(count, span, room, width)
   local more = count > 1000000000 and count - 1000000000 or 0
   count = count - more

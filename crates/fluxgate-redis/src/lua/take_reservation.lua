@@ -1,5 +1,5 @@
--- Takes the record of a reservation off its key, so that it is cancelled once. Returns it,
--- or nothing if there is none, and the time in us.
+-- Removes and returns the record of a reservation, so that it is cancelled once; nil if there is
+-- none. Also returns the time in us.
 local record = redis.call('GET', KEYS[1])
 if record then
   redis.call('UNLINK', KEYS[1])

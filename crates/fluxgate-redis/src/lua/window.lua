@@ -1,7 +1,6 @@
 -- The common parts of the two counting windows.
 
--- Returns counts as a state, and when that expires: a previous count ends with its
--- window.
+-- Returns counts as a state, and when that expires.
 local function window_state(tag, window, start, previous, current)
   local ends = start + window * 1000
   if tag == SLIDING_WINDOW and current > 0 then
@@ -10,8 +9,8 @@ local function window_state(tag, window, start, previous, current)
   return pack(COUNTS, tag, start, previous, current), ends
 end
 
--- Returns the counts of the window to decide in (start, previous, current), the
--- instant to decide at, whether the window was moved back, and the stored state.
+-- Returns the counts of the window to decide in (start, previous, current), the instant to
+-- decide at, whether the window was moved back, and the stored state.
 local function window_settle(k, window)
   local width = window * 1000
   local start = now - now % width
@@ -47,8 +46,8 @@ local function window_refund(k, tag, _, window, _, units)
   return stored
 end
 
--- Takes a charge off the window that began at `mark`, and off no other: a refund
--- would take units off the current window.
+-- Takes a charge off the window that began at `mark`, and off no other. A refund would take
+-- units off the current window.
 local function window_undo(k, tag, _, window, _, units, _, _, _, mark)
   local _, _, _, _, _, stored = window_settle(k, window)
   if not stored then

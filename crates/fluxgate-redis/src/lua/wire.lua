@@ -1,23 +1,22 @@
 -- The formats of the argument, the reply and the cells.
 
--- A check, as codec/request.rs packs it: the operation; whether it is the last of
--- its key in its group, which is charged for all; what ends with it (0 nothing, 1 a
--- shadow group, 2 the enforced group); how many checks of the request follow; key;
--- algorithm; the exponent of the horizon; the window in ms, or the max_wait of a
--- bucket; R or C; the cost, as a fraction or in units; the fraction of the furthest
--- debt; cost and furthest debt in us.
+-- A check, as codec/request.rs packs it: the operation; whether it is the last of its key in
+-- its group, which is charged for all; the group that ends with it (0 none, 1 a shadow group, 2
+-- the enforced group); the number of checks of the request that follow; key; algorithm; the
+-- exponent of the horizon; the window in ms, or the max_wait of a bucket; R or C; the cost, as a
+-- fraction or in units; the fraction of the furthest debt; cost and furthest debt in us.
 local CHECK, CHECK_SIZE = '<BBBI4I4BBI5I4I4I4I7I7', 44
 local TAKE, REFUND = 1, 3
 
 local blob = ARGV[1]
--- The number of the call is returned, so that the client detects a reply to another
--- call. The keys of cells come first, then those of logs, then others. The last number
--- says whether any request has slots or a hold.
+-- The reply begins with the number of the call, so that the client detects a reply to another
+-- call. The keys of cells come first, then those of logs, then others. The last number is 1 if
+-- any request has slots or a hold.
 local number, cell_count, state_count, has_holds, pos = unpack('<I4I4I3B', blob)
 local out, n = { pack('<I4Bd', number, 2, now), '', '', '' }, 1
 
--- Adds an entry to the reply: a letter, in lower case if the check passes, and the
--- stored state. Every kind of state has another length.
+-- Adds an entry to the reply: a letter, in lower case if the check passes, and the stored
+-- state. Every kind of state has another length.
 local function add_entry(passes, stored)
   if not stored then
     n = n + 1
@@ -47,7 +46,7 @@ local function read_cell(k, value)
   local size = #value
   if size == DIGITS_SIZE then
     local instant = tonumber(sub(value, 1, 16))
-    -- Not a sign or a space, which a number may begin with.
+    -- A number may begin with a sign or a space, but an instant does not.
     if instant and instant % 1 == 0 and byte(value) > 47 then
       cells[k], instants[k] = value, instant
       return true

@@ -19,16 +19,16 @@ else
   redis.call('HSET', index, name, etag)
 end
 redis.call('HSET', index, '', version)
--- The change, with the server's time and the text after it. Without the permission to keep
--- it, rules can be written all the same.
+-- The change, with the server's time and the new text. Rules can be written even without the
+-- permission to write the history.
 local time = redis.pcall('TIME')
 if not time.err then
   local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
   redis.pcall('LPUSH', history, now .. ' ' .. change .. '\n' .. text)
   redis.pcall('LTRIM', history, 0, kept - 1)
-  -- The history of a deleted set ends, or there would be one of every name that was ever used.
+  -- The history of a deleted set expires, or there would be one for every name ever used.
   redis.pcall('PEXPIRE', history, (etag == '' and 90 or 36500) * DAY)
 end
--- Without the permission to publish, other instances see the change by polling.
+-- Without the permission to publish, other instances find the change by polling.
 redis.pcall('PUBLISH', channel, version)
 return {1, before}
