@@ -33,18 +33,27 @@ fn open(path: &Path) -> io::Result<File> {
 fn read_open(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let metadata = file.metadata()?;
     check_kind(metadata.file_type())?;
-    let mut bytes = Vec::new();
-    if metadata.len() <= max_bytes {
-        // It may grow while it is read.
-        file.take(max_bytes + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 <= max_bytes {
-            return Ok(bytes);
-        }
+    if metadata.len() > max_bytes {
+        return Err(too_large(max_bytes));
     }
-    Err(io::Error::new(
+    read_bounded(file, max_bytes)
+}
+
+/// Reads at most `max_bytes` until the end. Also for a pipe, or a file that grows.
+pub fn read_bounded(reader: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(too_large(max_bytes));
+    }
+    Ok(bytes)
+}
+
+fn too_large(max_bytes: u64) -> io::Error {
+    io::Error::new(
         io::ErrorKind::FileTooLarge,
         format!("the file is larger than {max_bytes} bytes"),
-    ))
+    )
 }
 
 fn check_kind(kind: FileType) -> io::Result<()> {

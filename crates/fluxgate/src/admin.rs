@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_http::{INVALID_TOKEN_CHALLENGE, Problem};
+use fluxgate_redis::HashKeys;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 
@@ -21,7 +22,7 @@ pub(crate) use audit::{
 pub(crate) use caller::Caller;
 pub(crate) use tokens::{Role, TokensError};
 
-use crate::config::{Config, Deployment, HashKeys};
+use crate::config::{Config, Deployment};
 use crate::failure::{Exit, Failure};
 use crate::reload::ReloadHandle;
 use crate::serve::PeerAddress;

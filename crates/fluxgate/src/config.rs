@@ -36,7 +36,7 @@ pub use effective::effective_yaml;
 pub use filters::Filter;
 pub use gateway::{Gateway, Llm, Route};
 pub use jwt::{Jwt, JwtKeys};
-pub use keys::{HashKeys, Keys};
+pub use keys::Keys;
 pub use listen::{Endpoint, Listen};
 pub use origins::{ConfigFault, FaultLocation, OverrideSource};
 pub use overrides::Overrides;

@@ -4,12 +4,13 @@ use fluxgate_core::OnMissingRuleSet;
 use fluxgate_core::rules::{RuleOptions, values};
 use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_http::server::Listener;
+use fluxgate_redis::HashKeys;
 
 use super::admin::Admin;
 use super::call_limits::CallLimits;
 use super::filters::{self, Filter};
 use super::gateway::Gateway;
-use super::keys::{HashKeys, Keys};
+use super::keys::Keys;
 use super::listen::Listen;
 use super::read::Section;
 use super::rules::Rules;

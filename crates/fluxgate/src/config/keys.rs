@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use fluxgate_core::rules::{RuleOptions, values};
 use fluxgate_core::yaml::{Faults, Node};
+use fluxgate_redis::HashKeys;
 
 use super::read::Section;
 use super::tree;
@@ -19,31 +20,17 @@ pub struct Keys {
     pub ipv6_prefix: u8,
 }
 
-/// Which parts of identities are hashed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HashKeys {
-    /// API keys.
-    #[default]
-    ApiKeys,
-    /// Every part.
-    All,
-    /// None.
-    None,
-}
-
-impl HashKeys {
-    const NAMES: [(&str, Self); 3] = [
-        ("api_keys", Self::ApiKeys),
-        ("all", Self::All),
-        ("none", Self::None),
-    ];
-}
+const HASH_KEYS: [(&str, HashKeys); 3] = [
+    ("api_keys", HashKeys::ApiKeys),
+    ("all", HashKeys::All),
+    ("none", HashKeys::None),
+];
 
 impl Keys {
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
         const FIELDS: &[&str] = &["hash_keys", "hash_secret_file", "ipv6_prefix"];
         let section = Section::read(node, "`keys`", FIELDS, faults);
-        let hash_keys = section.one_of("hash_keys", &HashKeys::NAMES, faults);
+        let hash_keys = section.one_of("hash_keys", &HASH_KEYS, faults);
         let prefix = section
             .get("ipv6_prefix")
             .and_then(|node| values::ipv6_prefix(node, faults));
@@ -59,7 +46,7 @@ impl Keys {
         tree::map([
             (
                 "hash_keys",
-                Some(tree::name_of(&HashKeys::NAMES, self.hash_keys)),
+                Some(tree::name_of(&HASH_KEYS, self.hash_keys)),
             ),
             ("hash_secret_file", secret.map(tree::path)),
             ("ipv6_prefix", Some(tree::plain(self.ipv6_prefix))),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fluxgate_core::{DynStore, MemoryStore};
-use fluxgate_redis::{BreakerState, ConnectError, HashKeys, HashSecret, RedisStore, Topology};
+use fluxgate_redis::{BreakerState, ConnectError, HashSecret, RedisStore, Topology};
 
 use crate::config::{self, Config, Secrets};
 use crate::telemetry::StoreGauges;
@@ -117,11 +117,6 @@ fn redis_store(
         builder = builder.max_cluster_waits(most.get());
     }
     let secret = secrets.hash_secret.as_ref();
-    let secret = || HashSecret::new(secret.map_or(b"", |secret| secret.as_bytes()));
-    builder = match keys.hash_keys {
-        config::HashKeys::ApiKeys => builder.hash_keys(HashKeys::ApiKeys, secret()),
-        config::HashKeys::All => builder.hash_keys(HashKeys::All, secret()),
-        config::HashKeys::None => builder.hash_keys(HashKeys::None, secret()),
-    };
-    builder.build()
+    let secret = HashSecret::new(secret.map_or(b"", |secret| secret.as_bytes()));
+    builder.hash_keys(keys.hash_keys, secret).build()
 }

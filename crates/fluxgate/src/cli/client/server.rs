@@ -1,12 +1,12 @@
 //! The connection to a running service.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use fluxgate_core::regular_file;
 use fluxgate_http::{ClientCertificates, client_config_with};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::{Authority, Scheme};
@@ -108,21 +108,12 @@ impl TlsArguments {
 
 /// Reads a small file, which may be a pipe (`<(…)`).
 fn read_file(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
-    let failed = |why: String| {
-        let message = format!("{flag}: {}: {why}", path.display());
-        Failure::new(Exit::NoInput, message)
-    };
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| {
-        let mut file = file.take(MAX_FILE_BYTES + 1);
-        file.read_to_end(&mut bytes)
-    });
-    read.map_err(|error| failed(error.to_string()))?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        let why = format!("the file is larger than {MAX_FILE_BYTES} bytes");
-        return Err(failed(why));
-    }
-    Ok(bytes)
+    File::open(path)
+        .and_then(|file| regular_file::read_bounded(file, MAX_FILE_BYTES))
+        .map_err(|error| {
+            let message = format!("{flag}: {}: {error}", path.display());
+            Failure::new(Exit::NoInput, message)
+        })
 }
 
 /// A service.

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fluxgate_core::yaml::{Faults, Node};
+use fluxgate_redis::{DEFAULT_DEADLINE, DEFAULT_PREFIX};
 
 use crate::config::read::Section;
 use crate::config::tree;
 use crate::config::url::{RedisUrl, Transport};
 
-const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 const MAX_CLUSTER_WAITS: u64 = 1_000_000_000;
-const DEFAULT_PREFIX: &str = "fluxgate";
 
 /// A Redis deployment, and how the store uses it.
 #[derive(Clone, Debug)]
