@@ -4,17 +4,17 @@ mod migration;
 
 use std::io;
 
-pub use migration::SlotMove;
+pub use migration::HashSlotMove;
 
 use crate::cli::field_of;
+use crate::hash_slot::HASH_SLOTS;
 use crate::reply::Reply;
 use crate::server::{RedisServer, RedisServerBuilder};
-use crate::slot::SLOTS;
 use crate::wait::{wait_for, wait_until};
 
-/// A cluster of primaries without replicas, with equal ranges of slots in order.
+/// A cluster of primaries without replicas, with equal ranges of hash slots in order.
 ///
-/// The cluster serves the slots of live nodes while others are down
+/// The cluster serves the hash slots of live nodes while others are down
 /// (`cluster-require-full-coverage no`), and detects a dead node after about a second. A
 /// start takes two seconds, because Redis delays a node that joins.
 #[derive(Debug)]
@@ -75,12 +75,12 @@ impl RedisCluster {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// Returns the node that owns a slot, according to itself.
+    /// Returns the node that owns a hash slot, according to itself.
     ///
     /// # Panics
     /// If no live node owns it.
     #[track_caller]
-    pub fn node_of_slot(&self, slot: u16) -> usize {
+    pub fn node_of_hash_slot(&self, slot: u16) -> usize {
         wait_for("a node that owns the slot", || {
             (0..self.len()).find(|node| {
                 let slots = self.slots_of(*node).unwrap_or_default();
@@ -96,7 +96,7 @@ impl RedisCluster {
         let slots = self.slots_of(node).expect("a live node");
         let mut keys = (0..).map(|number: u32| format!("{name}:{number}"));
         let owns = |key: &String| {
-            let slot = crate::slot::slot_of(key);
+            let slot = crate::hash_slot::hash_slot_of(key);
             slots
                 .iter()
                 .any(|(first, last)| (*first..=*last).contains(&slot))
@@ -104,12 +104,12 @@ impl RedisCluster {
         keys.find(owns).expect("every node owns some key")
     }
 
-    /// Kills a node. No other node takes over its slots.
+    /// Kills a node. No other node takes over its hash slots.
     pub fn kill_node(&self, index: usize) {
         self.nodes[index].kill();
     }
 
-    /// Restarts a node and waits until all live nodes serve. It owns its slots again, but
+    /// Restarts a node and waits until all live nodes serve. It owns its hash slots again, but
     /// its keys are lost.
     pub fn restart_node(&self, index: usize) {
         self.nodes[index].restart();
@@ -145,7 +145,7 @@ impl RedisCluster {
         // The bounds of the ranges are rounded, not their sizes, so no slot is lost.
         let bound = |index: usize| {
             let index = u32::try_from(index).expect("a few nodes");
-            u32::from(SLOTS) * index / count
+            u32::from(HASH_SLOTS) * index / count
         };
         for (index, node) in self.nodes.iter().enumerate() {
             let (first, last) = (bound(index), bound(index + 1) - 1);
@@ -169,7 +169,7 @@ impl RedisCluster {
         }
     }
 
-    /// Returns the ranges of slots that a node owns, according to itself.
+    /// Returns the ranges of hash slots that a node owns, according to itself.
     fn slots_of(&self, index: usize) -> io::Result<Vec<(u16, u16)>> {
         let lines = nodes_seen_by(&self.nodes[index])?;
         let own = lines.iter().find(|line| flags(line).contains(&"myself"));

@@ -3,23 +3,23 @@
 mod denials;
 mod differential;
 mod discovery;
+mod hash_slots;
 mod partial_failure;
 mod reshard;
 mod shard_down;
-mod slots;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
-use fluxgate_testkit::{RedisCluster, slot_of, wait_until};
+use fluxgate_testkit::{RedisCluster, hash_slot_of, wait_until};
 
 /// Returns the slot of the keys of an identity, once there are any.
 pub(crate) fn slot_of_keys(cluster: &RedisCluster, identity: &str) -> Option<u16> {
     let pattern = format!("*{identity}*");
     cluster.nodes().iter().find_map(|node| {
         let keys = node.try_cli().ok()?.keys(&pattern);
-        keys.first().map(slot_of)
+        keys.first().map(hash_slot_of)
     })
 }
 
@@ -71,7 +71,10 @@ impl Mover {
             let moves = Arc::clone(&moves);
             move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    cluster.move_slot(slot, (cluster.node_of_slot(slot) + 1) % cluster.len());
+                    cluster.move_hash_slot(
+                        slot,
+                        (cluster.node_of_hash_slot(slot) + 1) % cluster.len(),
+                    );
                     wait_until_settled(&cluster);
                     moves.fetch_add(1, Ordering::Relaxed);
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fluxgate_core::store::WaitPermit;
 use fluxgate_core::{Limiter, Outcome, RequestContext, Store};
 use fluxgate_redis::RedisStore;
-use fluxgate_testkit::{RedisCluster, RedisServer, Skew, slot_of};
+use fluxgate_testkit::{RedisCluster, RedisServer, Skew, hash_slot_of};
 
 use crate::support::{GENEROUS, patient, rules, until_async, used};
 
@@ -161,7 +161,7 @@ async fn on_a_cluster_a_request_that_waits_is_charged_in_any_case_once() {
     })
     .await;
     let key = "fluxgate:2:waits";
-    let node = &cluster.nodes()[cluster.node_of_slot(slot_of(key))];
+    let node = &cluster.nodes()[cluster.node_of_hash_slot(hash_slot_of(key))];
     node.cli().command(&["SET", key, "foreign"]);
     let failed = limiter.reserve("api", &ann(4)).await.unwrap_err();
     assert_eq!(

@@ -1,16 +1,16 @@
-//! Moving slots between nodes.
+//! Moving hash slots between nodes.
 
 use super::RedisCluster;
 use crate::reply::Reply;
 
-/// A slot that is moving between two nodes.
+/// A hash slot that is moving between two nodes.
 ///
 /// The old node serves the keys that it still has and replies `ASK` for the others. A
 /// command on several keys gets `TRYAGAIN` if some have moved. If dropped before
-/// [`SlotMove::finish`], the slot stays in this state.
+/// [`HashSlotMove::finish`], the hash slot stays in this state.
 #[derive(Debug)]
 #[must_use]
-pub struct SlotMove<'a> {
+pub struct HashSlotMove<'a> {
     cluster: &'a RedisCluster,
     slot: u16,
     from: usize,
@@ -18,18 +18,18 @@ pub struct SlotMove<'a> {
 }
 
 impl RedisCluster {
-    /// Moves a slot with all its keys.
+    /// Moves a hash slot with all its keys.
     #[track_caller]
-    pub fn move_slot(&self, slot: u16, to: usize) {
+    pub fn move_hash_slot(&self, slot: u16, to: usize) {
         self.begin_move(slot, to).finish();
     }
 
-    /// Marks a slot as migrating and importing. No key moves yet.
+    /// Marks a hash slot as migrating and importing. No key moves yet.
     #[track_caller]
-    pub fn begin_move(&self, slot: u16, to: usize) -> SlotMove<'_> {
-        let from = self.node_of_slot(slot);
+    pub fn begin_move(&self, slot: u16, to: usize) -> HashSlotMove<'_> {
+        let from = self.node_of_hash_slot(slot);
         assert_ne!(from, to, "slot {slot} is there already");
-        let moving = SlotMove {
+        let moving = HashSlotMove {
             cluster: self,
             slot,
             from,
@@ -42,13 +42,13 @@ impl RedisCluster {
     }
 }
 
-impl SlotMove<'_> {
-    /// Returns the node that owns the slot until the move is finished.
+impl HashSlotMove<'_> {
+    /// Returns the node that owns the hash slot until the move is finished.
     pub fn from(&self) -> usize {
         self.from
     }
 
-    /// Returns the node that will own the slot.
+    /// Returns the node that will own the hash slot.
     pub fn to(&self) -> usize {
         self.to
     }

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use fluxgate_testkit::{RedisCluster, SLOTS, slot_of};
+use fluxgate_testkit::{RedisCluster, SLOTS, hash_slot_of};
 
 #[test]
 fn slots_move_at_once_and_step_by_step() {
     let cluster = RedisCluster::start(3);
     assert_eq!((cluster.len(), cluster.urls().len()), (3, 3));
-    assert_eq!(cluster.node_of_slot(0), 0);
-    assert_eq!(cluster.node_of_slot(SLOTS - 1), 2);
+    assert_eq!(cluster.node_of_hash_slot(0), 0);
+    assert_eq!(cluster.node_of_hash_slot(SLOTS - 1), 2);
 
-    let slot = slot_of("{t}");
-    let from = cluster.node_of_slot(slot);
+    let slot = hash_slot_of("{t}");
+    let from = cluster.node_of_hash_slot(slot);
     let (to, third) = ((from + 1) % 3, (from + 2) % 3);
     let mut old = cluster.node(from).cli();
     for key in ["{t}1", "{t}2", "{t}3"] {
         let reply = old.command(&["CLUSTER", "KEYSLOT", key]);
-        assert_eq!(reply.int(), i64::from(slot_of(key)));
+        assert_eq!(reply.int(), i64::from(hash_slot_of(key)));
         old.command(&["SET", key, key]).expect_ok();
     }
     let address = format!("127.0.0.1:{}", cluster.node(to).port());
@@ -39,7 +39,7 @@ fn slots_move_at_once_and_step_by_step() {
     new.command(&["SET", "{t}new", "1"]).expect_ok();
     moving.finish();
 
-    assert_eq!(cluster.node_of_slot(slot), to);
+    assert_eq!(cluster.node_of_hash_slot(slot), to);
     assert_eq!(
         new.command(&["MGET", "{t}1", "{t}2", "{t}3"]).array().len(),
         3
@@ -49,8 +49,8 @@ fn slots_move_at_once_and_step_by_step() {
     assert_eq!(error(from, &["GET", "{t}1"]), moved);
     assert_eq!(error(third, &["GET", "{t}1"]), moved);
 
-    cluster.move_slot(slot, from);
-    assert_eq!(cluster.node_of_slot(slot), from);
+    cluster.move_hash_slot(slot, from);
+    assert_eq!(cluster.node_of_hash_slot(slot), from);
     assert_eq!(old.command(&["GET", "{t}1"]).text(), "{t}1");
 }
 
@@ -68,7 +68,7 @@ fn a_dead_node_affects_only_its_own_slots() {
     assert!(error.error().is_some(), "{error:?}");
 
     cluster.restart_node(1);
-    assert_eq!(cluster.node_of_slot(slot_of(&lost)), 1);
+    assert_eq!(cluster.node_of_hash_slot(hash_slot_of(&lost)), 1);
     cluster
         .node(1)
         .cli()

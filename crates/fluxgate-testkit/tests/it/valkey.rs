@@ -25,8 +25,8 @@ fn a_valkey_server_starts_and_restarts() {
 fn a_valkey_cluster_moves_slots() {
     let Some(binary) = binary() else { return };
     let cluster = RedisCluster::start_with(3, |node| node.binary(&binary));
-    cluster.move_slot(0, 2);
-    assert_eq!(cluster.node_of_slot(0), 2);
+    cluster.move_hash_slot(0, 2);
+    assert_eq!(cluster.node_of_hash_slot(0), 2);
 }
 
 #[test]

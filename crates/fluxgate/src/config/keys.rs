@@ -44,10 +44,7 @@ impl Keys {
     pub(super) fn node(&self) -> Node {
         let secret = self.hash_secret_file.as_deref();
         tree::map([
-            (
-                "hash_keys",
-                Some(tree::name_of(&HASH_KEYS, self.hash_keys)),
-            ),
+            ("hash_keys", Some(tree::name_of(&HASH_KEYS, self.hash_keys))),
             ("hash_secret_file", secret.map(tree::path)),
             ("ipv6_prefix", Some(tree::plain(self.ipv6_prefix))),
         ])

@@ -91,7 +91,7 @@ async fn an_unexpected_denial_changes_nothing() {
         let keys = cluster.nodes().iter().flat_map(|node| node.cli().keys("*"));
         let key = keys.filter(|key| key.contains("ann")).collect::<Vec<_>>();
         let [key] = &key[..] else { panic!("{key:?}") };
-        let node = cluster.node_of_slot(fluxgate_testkit::slot_of(key));
+        let node = cluster.node_of_hash_slot(fluxgate_testkit::hash_slot_of(key));
         cluster.node(node).cli().command(&["GET", key]).text()
     };
     let before = full_at().await;

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use fluxgate_core::store::{Checks, Verdicts};
 use fluxgate_core::{Band, ManualClock, Store, StoreError, Timestamp};
 use fluxgate_redis::RedisStore;
-use fluxgate_testkit::{RedisCluster, slot_of};
+use fluxgate_testkit::{RedisCluster, hash_slot_of};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tokio::runtime::{Builder, Runtime};
@@ -86,7 +86,7 @@ fn run(seed: u64, cases: u32, numbers: &BoxedStrategy<Numbers>) {
 #[test]
 fn the_subjects_are_in_different_slots() {
     let tags: [&[u8]; SUBJECTS] = [b"2~first", b"2~second%)", b"2~\x00\xff%%"];
-    let slots = tags.map(slot_of);
+    let slots = tags.map(hash_slot_of);
     assert!(slots[0] != slots[1] && slots[1] != slots[2] && slots[2] != slots[0]);
 }
 

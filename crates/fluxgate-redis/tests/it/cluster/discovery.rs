@@ -85,7 +85,7 @@ async fn a_node_without_a_host_is_at_the_address_that_was_asked() {
                 // Redirected by a node that leaves out the host.
                 tokio::task::block_in_place(|| {
                     let slot = super::slot_of_keys(&cluster, "user-1.").unwrap();
-                    cluster.move_slot(slot, (cluster.node_of_slot(slot) + 1) % 3);
+                    cluster.move_hash_slot(slot, (cluster.node_of_hash_slot(slot) + 1) % 3);
                 });
             }
             let name = format!("user-{}.", number % 12);

@@ -19,7 +19,7 @@ use crate::support::{
 /// Moves a slot to the next node, and stops in each state until clients have met
 /// it.
 fn move_to_next_node(cluster: &RedisCluster, slot: u16) {
-    let to = (cluster.node_of_slot(slot) + 1) % cluster.len();
+    let to = (cluster.node_of_hash_slot(slot) + 1) % cluster.len();
     let moving = cluster.begin_move(slot, to);
     for code in ["TRYAGAIN", "ASK"] {
         moving.move_keys(1);
@@ -81,7 +81,7 @@ async fn a_slot_stuck_between_two_nodes_fails_in_time_and_recovers() {
         assert_eq!(first.outcome(), Outcome::Allowed);
     }
     let slot = slot_of_keys(&cluster, "ann").unwrap();
-    let to = (cluster.node_of_slot(slot) + 1) % 3;
+    let to = (cluster.node_of_hash_slot(slot) + 1) % 3;
     let moving = cluster.begin_move(slot, to);
     assert_eq!(moving.move_keys(1), 1);
     // Each request tries until its deadline, and then `on_error` applies.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fluxgate_core::store::Micros;
 use fluxgate_core::{HoldId, Limiter, RequestContext, RuleSets, Settlement, Store};
 use fluxgate_redis::{RedisStore, RedisStoreBuilder};
-use fluxgate_testkit::{RedisCluster, slot_of, wait_until};
+use fluxgate_testkit::{RedisCluster, hash_slot_of, wait_until};
 use tokio::time::Instant;
 
 use crate::support::{patient, rules, until_async};
@@ -72,7 +72,7 @@ async fn a_hold_is_settled_in_all_slots_and_leaves_nothing() {
         "three counters, their records and the list: {found:?}"
     );
     let records = found.iter().filter(|key| key.contains(&id.to_string()));
-    let mut slots: Vec<_> = records.map(slot_of).collect();
+    let mut slots: Vec<_> = records.map(hash_slot_of).collect();
     slots.sort_unstable();
     slots.dedup();
     assert_eq!(slots.len(), 4);

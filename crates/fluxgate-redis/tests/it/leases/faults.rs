@@ -349,7 +349,7 @@ async fn a_slot_of_a_cluster_that_moves() {
     let slot = block_in_place(|| wait_for("a key", || slot_of_keys(&cluster, "ann")));
     for _ in 0..3 {
         block_in_place(|| {
-            let to = (cluster.node_of_slot(slot) + 1) % cluster.len();
+            let to = (cluster.node_of_hash_slot(slot) + 1) % cluster.len();
             let moving = cluster.begin_move(slot, to);
             moving.move_keys(1);
             std::thread::sleep(PHASE / 4);

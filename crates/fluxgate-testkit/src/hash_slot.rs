@@ -1,11 +1,11 @@
-//! The cluster slot of a key, independent of the code under test.
+//! The hash slot of a key, independent of the code under test.
 
-/// The number of slots of a cluster.
-pub const SLOTS: u16 = 16_384;
+/// The number of hash slots of a cluster.
+pub const HASH_SLOTS: u16 = 16_384;
 
-/// Returns the slot of a key: CRC16 of its hash tag `{…}`, or of the whole key.
-pub fn slot_of(key: impl AsRef<[u8]>) -> u16 {
-    crc16(hash_tag(key.as_ref())) % SLOTS
+/// Returns the hash slot of a key: CRC16 of its hash tag `{…}`, or of the whole key.
+pub fn hash_slot_of(key: impl AsRef<[u8]>) -> u16 {
+    crc16(hash_tag(key.as_ref())) % HASH_SLOTS
 }
 
 fn hash_tag(key: &[u8]) -> &[u8] {
@@ -38,12 +38,12 @@ mod tests {
     #[test]
     fn slots_follow_the_cluster_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
-        assert_eq!(slot_of(""), 0);
-        assert_eq!(slot_of("foo"), 12_182);
-        assert_eq!(slot_of("{foo}bar"), slot_of("foo"));
-        assert_eq!(slot_of("a{foo}{bar}"), slot_of("foo"));
-        assert_eq!(slot_of("{{foo}}"), crc16(b"{foo") % SLOTS);
-        assert_eq!(slot_of("{}foo"), crc16(b"{}foo") % SLOTS);
-        assert_eq!(slot_of("{foo"), crc16(b"{foo") % SLOTS);
+        assert_eq!(hash_slot_of(""), 0);
+        assert_eq!(hash_slot_of("foo"), 12_182);
+        assert_eq!(hash_slot_of("{foo}bar"), hash_slot_of("foo"));
+        assert_eq!(hash_slot_of("a{foo}{bar}"), hash_slot_of("foo"));
+        assert_eq!(hash_slot_of("{{foo}}"), crc16(b"{foo") % HASH_SLOTS);
+        assert_eq!(hash_slot_of("{}foo"), crc16(b"{}foo") % HASH_SLOTS);
+        assert_eq!(hash_slot_of("{foo"), crc16(b"{foo") % HASH_SLOTS);
     }
 }
