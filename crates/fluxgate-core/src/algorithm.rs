@@ -26,7 +26,7 @@ pub use bucket::Bucket;
 pub use concurrency::{Slots, SlotsAssessment};
 pub use counter::Counter;
 pub(crate) use counter::CounterAssessment;
-pub use grant::{Ask, Grant, MAX_ENDS, Outstanding, Report, grant, rest};
+pub use grant::{Grant, GrantReport, LeaseRequest, MAX_ENDS, Outstanding, balance_of, grant};
 pub use overhang::Overhang;
 pub use sliding_log::{Log, LogAssessment, LogSummary};
 pub use verdict::{Charged, Mode, Verdict};

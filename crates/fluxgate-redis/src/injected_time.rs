@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use fluxgate_core::algorithm::Ask;
+use fluxgate_core::algorithm::LeaseRequest;
 use fluxgate_core::store::{Charged, Checks, Micros, Subject, Verdicts};
 use fluxgate_core::{
     Band, Clock, HoldId, Settled, Settlement, Store, StoreError, SystemClock, Timestamp,
@@ -125,7 +125,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         &self,
         subject: Subject<'_>,
         band: &Band,
-        request: &Ask,
+        request: &LeaseRequest,
     ) -> Result<GrantReply, StoreError> {
         let lease = band.lease().expect("the band is leased");
         let request = Request::lease(subject, band, lease, request, &self.naming);

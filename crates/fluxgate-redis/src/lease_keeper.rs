@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fluxgate_core::algorithm::Ask;
+use fluxgate_core::algorithm::LeaseRequest;
 use fluxgate_core::store::Subject;
 use fluxgate_core::{Band, StoreError};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -147,7 +147,7 @@ pub(crate) async fn units_out(
     let mut units = Vec::with_capacity(bands.len());
     for band in bands {
         // A request that wants and reports nothing changes nothing.
-        let reply = send(decider, subject, band, &Ask::default(), deadline).await?;
+        let reply = send(decider, subject, band, &LeaseRequest::default(), deadline).await?;
         units.push(reply.map_or(0, |reply| reply.grant.outstanding.into()));
     }
     Ok(units)
@@ -158,7 +158,7 @@ async fn send(
     decider: &Decider,
     subject: Subject<'_>,
     band: &Band,
-    request: &Ask,
+    request: &LeaseRequest,
     deadline: Instant,
 ) -> Result<Option<GrantReply>, StoreError> {
     let Some(lease) = band.lease() else {

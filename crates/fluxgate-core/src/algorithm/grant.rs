@@ -1,43 +1,43 @@
 //! Leases: units of a shared limit that an instance holds and spends by itself.
 //!
-//! A store keeps, beside the state of a band, the units that are out on lease. A grant
-//! charges units to the band like a request and adds them to those that are out. The
-//! holder spends them without asking, and reports in its next ask what it has spent
-//! and what it gives back. Units that are out are at most L, the share of the limit that
-//! the rule leases; a bucket counts by the limit that is left, C − L, and a fixed window
-//! by all of C.
+//! Beside the state of a band, a store keeps the units that are out on lease. A grant charges
+//! units to the band as a request does, and adds them to those that are out. The holder spends
+//! them without a call, and reports in its next lease request what it has spent and what it
+//! returns. At most L units are out: the share of the limit that the rule leases. A bucket
+//! counts by the limit that is left, C − L, and a fixed window by all of C.
 //!
 //! # The limit holds
 //!
-//! The holder counts the life of a grant by a clock of its own, from before it asked. That
-//! clock never goes back and does not stop while the machine sleeps. The holder stops early ([`Grant::usable_for`]); the store counts it from when it granted, and
-//! rounds up. So whatever a holder can still spend is out, and units that are out were
-//! charged, spent at most once, and given back at most once.
+//! The holder counts the life of a grant by its own clock, from before it sent the request. That
+//! clock never goes back and does not stop while the machine sleeps. The holder stops early
+//! ([`Grant::usable_for`]); the store counts from when it granted, and rounds up. So all units
+//! that a holder can still spend are out, and units that are out were charged, are spent at most
+//! once, and return at most once.
 //!
-//! Let an interval begin at a and have the length t. Of the units that are out at a, let s
-//! be spent in the interval and r be given back, so s + r ≤ L. All other units that are
-//! admitted in the interval are charged in it. Units given back refill the bucket like
-//! time does, and never above full, so what is charged in the interval, less what is given
-//! back in it, is at most (C − L) + R·t/P. Units that are both granted and given back in
-//! the interval count on both sides of that difference and are not admitted. So what is
-//! admitted is at most (C − L) + R·t/P + r + s ≤ C + R·t/P.
+//! Let an interval begin at a and have the length t. Of the units that are out at a, let s be
+//! spent in the interval and r return, so s + r ≤ L. All other units that are admitted in the
+//! interval are charged in it. Units that return refill the bucket as time does, and never above
+//! full, so what is charged in the interval, less what returns in it, is at most
+//! (C − L) + R·t/P. Units that are both granted and returned in the interval count on both sides
+//! of that difference and are not admitted. So what is admitted is at most
+//! (C − L) + R·t/P + r + s ≤ C + R·t/P.
 //!
-//! For a window, every unit that is granted is counted in the window that it is granted in,
-//! and a lease ends with its window. So the units admitted in a window are at most those
-//! counted in it, at most C.
+//! In a window, every unit that is granted is counted in the window of the grant, and a lease
+//! ends with its window. So the units admitted in a window are at most those counted in it, at
+//! most C.
 //!
-//! A holder that dies, or whose ask or answer is lost, keeps what it holds out until
-//! the grant ends. That only takes units from others: a charge was made for them.
+//! If a holder crashes, or its request or the reply is lost, its units stay out until the grant
+//! ends. That only takes units from others, because they were charged.
 //!
 //! # If the store loses its state
 //!
 //! Then a bucket is full again and nothing is known to be out, while at most L units that were
-//! charged before, the old ones, can still be spent or given back. The bound above holds for
-//! all that is charged after the loss, but for reports about old units: one may match a new
-//! grant that ends at the same instant, give back its units to the new state, and make the
-//! store forget as many new units that are out.
+//! charged before, the old ones, can still be spent or returned. The bound above holds for all
+//! that is charged after the loss, except for reports about old units: one may match a new grant
+//! that ends at the same instant, return its units to the new state, and make the store forget
+//! as many new units that are out.
 //!
-//! Let an interval include the loss, and let r old units be given back after it. Before the
+//! Let an interval include the loss, and let r old units return after it. Before the
 //! loss, at most (C − L) + R·t'/P is charged, and of the units that were out at its begin and
 //! of those charged, r are not admitted. After it, at most (C − L) + R·t"/P + r is charged. So
 //! at most 2C − L + R·t/P is admitted: C − L more.
@@ -54,10 +54,10 @@
 //! # What it costs
 //!
 //! Leased units that are not spent are unavailable to others until they return or end; in a
-//! window, those of a holder that dies are gone until the window ends. So a holder wants no more
-//! than what it used within the length of a lease, twice over (`LeaseHolder` of the Redis
-//! store). One grant is at most half of the units that may still be leased and half of what is
-//! left, so one holder does not take all of it.
+//! window, those of a holder that crashes are gone until the window ends. So a holder wants at
+//! most twice what it used within the length of a lease (`LeaseHolder` of the Redis store). One
+//! grant is at most half of the units that may still be leased and half of what is left, so one
+//! holder does not take all of it.
 
 use smallvec::SmallVec;
 
@@ -69,47 +69,46 @@ use crate::lease::{BandLease, MAX_LEASE};
 use crate::limit::Limit;
 use crate::time::{Micros, Timestamp};
 
-/// Units that are out, by when they end: the parts that the life of a lease is cut into.
+/// The number of parts into which the span of a lease is cut, to round the end of grants.
 const PARTS: u64 = 8;
-/// The most ends that are kept; no more is granted until one has passed. Leases of one
-/// duration have at most ten.
+/// The most ends that are kept; nothing is granted until one has passed. Leases of one span have
+/// at most ten.
 pub const MAX_ENDS: usize = 32;
-/// How much of its life a holder does not use: one part in this many. Clocks differ by
-/// less.
+/// A holder does not use one part in this many of the life of a grant. Clocks differ by less.
 const MARGIN: u64 = 64;
 
 /// The units of a band that are out on lease, by the instant at which they end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outstanding(SmallVec<[(u64, u32); 10]>);
 
-/// What a holder says about a grant.
+/// The report of a holder about a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// When the grant ends, as the store said.
+pub struct GrantReport {
+    /// When the grant ends, which identifies it.
     pub ends: u64,
     /// Units spent and not reported before.
     pub spent: u32,
-    /// Units that the holder gives back.
+    /// Units that the holder returns.
     pub returned: u32,
 }
 
-/// A holder's ask for units.
+/// A holder's request for units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
+pub struct LeaseRequest {
     /// The most units that it can use.
     pub want: u32,
-    /// What it says about earlier grants.
-    pub reports: SmallVec<[Report; 2]>,
+    /// Its reports about earlier grants.
+    pub reports: SmallVec<[GrantReport; 2]>,
 }
 
-/// The answer to an [`Ask`].
+/// The answer to a [`LeaseRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The units granted; may be none.
     pub units: u32,
     /// When they end by the store's clock, in microseconds.
     pub ends: u64,
-    /// How long the window goes on, if the limit is one.
+    /// What is left of the window, if the limit is one.
     pub window_left: Option<Micros>,
     /// All units that are out, these included.
     pub outstanding: u32,
@@ -154,15 +153,15 @@ impl Outstanding {
         }
     }
 
-    /// Takes off what a holder reports. Returns whether that many units were out.
-    fn take(&mut self, report: &Report) -> bool {
+    /// Removes reported units. Returns whether that many were out.
+    fn take(&mut self, report: &GrantReport) -> bool {
         let known = self.0.iter_mut().find(|(ends, _)| *ends == report.ends);
         let Some((_, units)) = known else {
             return false;
         };
         let left = report.spent.checked_add(report.returned);
         let Some(left) = left.and_then(|reported| units.checked_sub(reported)) else {
-            // The store has lost the grant, so the units are others'.
+            // The store has lost the grant, so the units belong to others.
             return false;
         };
         *units = left;
@@ -172,44 +171,44 @@ impl Outstanding {
 }
 
 impl Grant {
-    /// Returns how long a holder may spend the units, from before it asked for them.
+    /// Returns how long a holder may spend the units, from before it sent the request.
     pub fn usable_for(&self, lease: &BandLease) -> Micros {
         let whole = self.window_left.unwrap_or(MAX_LEASE).min(lease.span());
         Micros::new(whole.get() - whole.get() / MARGIN)
     }
 }
 
-/// Answers an ask for units. Returns the grant and the state after it. An ask that
-/// grants and reports nothing changes nothing.
+/// Answers a lease request. Returns the grant and the state after it. A request that is granted
+/// nothing and reports nothing changes nothing.
 pub fn grant(
     lease: &BandLease,
     stored: Option<Cell>,
     kept: &mut Outstanding,
     now: Timestamp,
-    ask: &Ask,
+    request: &LeaseRequest,
 ) -> (Grant, Option<Cell>) {
     let mut outstanding = kept.clone();
     outstanding.settle(now);
     let mut cell = stored;
     let mut is_changed = false;
-    for report in &ask.reports {
+    for report in &request.reports {
         let was_out = outstanding.take(report);
         is_changed |= was_out;
         if let Some(stored) = cell.filter(|_| was_out && report.returned > 0) {
             cell = Cell::refund(lease.shared(), stored, now, report.returned.into());
         }
     }
-    let room = lease.most().saturating_sub(outstanding.units().into());
+    let leasable = lease.most().saturating_sub(outstanding.units().into());
     let room = if outstanding.0.len() < MAX_ENDS {
-        room.div_ceil(2).min(ask.want.into())
+        leasable.div_ceil(2).min(request.want.into())
     } else {
         0
     };
     let (units, window_end, after) = take(lease.shared(), cell, now, room);
     let width = lease.span().get() / PARTS;
-    let ends = now.micros() + lease.span().get();
-    let ends = ends - ends % width + width;
-    let ends = window_end.map_or(ends, |end| ends.min(end));
+    let unrounded = now.micros() + lease.span().get();
+    let rounded = unrounded - unrounded % width + width;
+    let ends = window_end.map_or(rounded, |end| rounded.min(end));
     if units > 0 {
         outstanding.add(ends, units);
         cell = after;
@@ -269,7 +268,7 @@ fn take_of_bucket(
     (units, bucket::charge(rate, stored, now, owed, units.into()))
 }
 
-/// Returns what a shared limit has left in this state.
-pub fn rest(limit: &Limit, stored: Option<Cell>, now: Timestamp) -> Verdict {
+/// Returns what a shared limit has left in a state.
+pub fn balance_of(limit: &Limit, stored: Option<Cell>, now: Timestamp) -> Verdict {
     Cell::assess(limit, stored, now, 0, Mode::Peek).verdict
 }

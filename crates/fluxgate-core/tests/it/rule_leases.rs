@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::algorithm::{Ask, Outstanding, grant, rest};
+use fluxgate_core::algorithm::{LeaseRequest, Outstanding, balance_of, grant};
 use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::Micros;
 use fluxgate_core::{
@@ -78,18 +78,27 @@ fn a_grant_of_a_calendar_window_ends_with_the_window() {
     let edge = 1_796_083_200_000_000;
     for before in [1, 500, 999_999] {
         let mut kept = Outstanding::default();
-        let ask = Ask {
+        let ask = LeaseRequest {
             want: 10,
-            ..Ask::default()
+            ..LeaseRequest::default()
         };
         let (granted, cell) = grant(&lease, None, &mut kept, instant(edge - before), &ask);
         assert_eq!((granted.units, granted.ends), (10, edge));
         let usable = granted.usable_for(&lease).get();
         assert!((1..=before).contains(&usable), "{usable} of {before}");
         // Nothing of it is out, or counted, in the next one.
-        let (next, _) = grant(&lease, cell, &mut kept, instant(edge), &Ask::default());
+        let (next, _) = grant(
+            &lease,
+            cell,
+            &mut kept,
+            instant(edge),
+            &LeaseRequest::default(),
+        );
         assert_eq!((next.units, next.outstanding), (0, 0));
-        assert_eq!(rest(lease.shared(), cell, instant(edge)).remaining, 1_000);
+        assert_eq!(
+            balance_of(lease.shared(), cell, instant(edge)).remaining,
+            1_000
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! Encodes lease requests and decodes the grants.
 
-use fluxgate_core::algorithm::{Ask, rest};
+use fluxgate_core::algorithm::{LeaseRequest, balance_of};
 use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::Subject;
 use fluxgate_core::{Band, StoreError};
@@ -17,7 +17,7 @@ impl Request {
         subject: Subject<'_>,
         band: &Band,
         lease: &BandLease,
-        ask: &Ask,
+        ask: &LeaseRequest,
         naming: &KeyNaming,
     ) -> Self {
         let mut request = Self::new(Op::Lease, 1);
@@ -90,7 +90,7 @@ impl Answer {
         let cell = self.only_state()?.cell(limit)?;
         Ok(GrantReply {
             grant,
-            balance: rest(limit, cell, self.now()),
+            balance: balance_of(limit, cell, self.now()),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fluxgate_core::algorithm::Ask;
+use fluxgate_core::algorithm::LeaseRequest;
 
 /// What has happened to leases since the store was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) struct UnitCounts {
 }
 
 impl UnitCounts {
-    pub(super) fn add_request(&self, request: &Ask) {
+    pub(super) fn add_request(&self, request: &LeaseRequest) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let reports = request.reports.iter();
         let returned = reports.map(|report| u64::from(report.returned)).sum();

@@ -7,7 +7,7 @@
 //! lease (at least one), less the units held and those that a lost reply may have granted. Hence
 //! the units that were granted and are not known to be spent are at most that many.
 
-use fluxgate_core::algorithm::{Ask, Grant, Report};
+use fluxgate_core::algorithm::{Grant, GrantReport, LeaseRequest};
 use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::{Micros, Retry, Verdict};
 use fluxgate_core::{Limit, Timestamp};
@@ -286,7 +286,7 @@ impl LeaseHolder {
     /// Requests units and reports what was spent. `cost` is that of the request that the
     /// server decides in the same call, or 0. Returns `None` if the process has enough units,
     /// or may have been granted them.
-    pub fn request(&mut self, lease: &BandLease, cost: u64, now: u64) -> Option<Ask> {
+    pub fn request(&mut self, lease: &BandLease, cost: u64, now: u64) -> Option<LeaseRequest> {
         self.used_at = now;
         let want = self.want(lease, self.units(), cost, now);
         if want == 0 {
@@ -330,13 +330,13 @@ impl LeaseHolder {
     }
 
     /// Returns all units and requests none.
-    pub fn return_all(&mut self, now: u64) -> Ask {
+    pub fn return_all(&mut self, now: u64) -> LeaseRequest {
         self.report(0, |_| true, now)
     }
 
     /// Returns the request that is due without a decision, if any: it returns the units of an
     /// idle lease, or renews grants that are about to end.
-    pub fn due_request(&mut self, lease: &BandLease, now: u64) -> Option<Ask> {
+    pub fn due_request(&mut self, lease: &BandLease, now: u64) -> Option<LeaseRequest> {
         if self.is_busy() || self.grants.is_empty() {
             return None;
         }
@@ -364,13 +364,18 @@ impl LeaseHolder {
 
     /// Reports each unit once: as spent, or as returned if `is_returned` says so of its grant.
     /// If the request is lost, the units stay out until their grant ends.
-    fn report(&mut self, want: u32, is_returned: impl Fn(&ActiveGrant) -> bool, now: u64) -> Ask {
+    fn report(
+        &mut self,
+        want: u32,
+        is_returned: impl Fn(&ActiveGrant) -> bool,
+        now: u64,
+    ) -> LeaseRequest {
         let mut reports = SmallVec::new();
         self.in_flight = want;
         for grant in &mut self.grants {
             let returned = if is_returned(grant) { grant.left } else { 0 };
             if grant.spent > 0 || returned > 0 {
-                reports.push(Report {
+                reports.push(GrantReport {
                     ends: grant.ends,
                     spent: grant.spent,
                     returned,
@@ -385,7 +390,7 @@ impl LeaseHolder {
         self.is_queued = false;
         self.requested_at = now;
         self.used_since = 0;
-        Ask { want, reports }
+        LeaseRequest { want, reports }
     }
 
     /// Adds what the server granted in reply to a request sent at `sent_at`.

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fluxgate_core::algorithm::Ask;
+use fluxgate_core::algorithm::LeaseRequest;
 use fluxgate_core::key::Fingerprinter;
 use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::{Check, Checks, Group, Subject, Verdict, Verdicts};
@@ -28,7 +28,7 @@ pub struct PendingRequest {
     /// The band and identity whose units it requests.
     pub key: LeaseKey,
     /// The request.
-    pub request: Ask,
+    pub request: LeaseRequest,
     /// When it was sent.
     pub sent_at: u64,
 }
@@ -196,7 +196,7 @@ impl LeaseTable {
         requests.into_iter()
     }
 
-    fn request_with(&self, check: &Check<'_>, key: LeaseKey, now: u64) -> Option<Ask> {
+    fn request_with(&self, check: &Check<'_>, key: LeaseKey, now: u64) -> Option<LeaseRequest> {
         let lease = check.band.lease()?;
         let mut shard = self.lock(key.shard());
         let shard = &mut *shard;
@@ -414,7 +414,7 @@ impl LeaseTable {
         counts
     }
 
-    fn pending(&self, key: LeaseKey, request: Ask, sent_at: u64) -> PendingRequest {
+    fn pending(&self, key: LeaseKey, request: LeaseRequest, sent_at: u64) -> PendingRequest {
         self.units.add_request(&request);
         PendingRequest {
             key,
@@ -423,7 +423,13 @@ impl LeaseTable {
         }
     }
 
-    fn due(&self, key: LeaseKey, owner: &LeaseOwner, request: Ask, now: u64) -> DueRequest {
+    fn due(
+        &self,
+        key: LeaseKey,
+        owner: &LeaseOwner,
+        request: LeaseRequest,
+        now: u64,
+    ) -> DueRequest {
         DueRequest {
             owner: owner.clone(),
             pending: self.pending(key, request, now),

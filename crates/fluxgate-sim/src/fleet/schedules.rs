@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::time::Duration;
 
-use fluxgate_core::algorithm::{Ask, Cell, Outstanding, grant, rest};
+use fluxgate_core::algorithm::{Cell, LeaseRequest, Outstanding, balance_of, grant};
 use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::{Mode, Verdict};
 use fluxgate_core::{Algorithm, Lease, Limit, LimitBuilder, Percent, Timestamp};
@@ -119,7 +119,7 @@ struct Call {
     waiter: Option<u32>,
     /// Whether the server decides a request of one unit.
     is_request: bool,
-    request: Option<Ask>,
+    request: Option<LeaseRequest>,
     sent_at: u64,
     reply: Option<Reply>,
 }
@@ -271,7 +271,7 @@ impl Game {
         world: &mut World,
         holder: usize,
         is_request: bool,
-        request: Option<Ask>,
+        request: Option<LeaseRequest>,
     ) -> bool {
         let call = Call {
             holder,
@@ -310,7 +310,7 @@ impl Game {
         let grant = world.calls[at].request.as_ref().map(|request| {
             let (grant, after) = grant(&self.lease, *cell, outstanding, time, request);
             *cell = after;
-            let balance = rest(self.lease.shared(), after, time);
+            let balance = balance_of(self.lease.shared(), after, time);
             GrantReply { grant, balance }
         });
         if self.fault == Fault::ForgetsOutstanding {

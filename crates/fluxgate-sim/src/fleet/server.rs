@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fluxgate_core::Timestamp;
-use fluxgate_core::algorithm::{Ask, Cell, Outstanding, grant, rest};
+use fluxgate_core::algorithm::{Cell, LeaseRequest, Outstanding, balance_of, grant};
 use fluxgate_core::lease::BandLease;
 use fluxgate_core::store::{Checks, Mode, Verdict, Verdicts};
 use smallvec::SmallVec;
@@ -85,7 +85,7 @@ impl Server {
         &mut self,
         lease: &BandLease,
         counter: Counter,
-        request: &Ask,
+        request: &LeaseRequest,
         now: u64,
     ) -> GrantReply {
         let time = Timestamp::saturating_from_micros(self.time(now));
@@ -98,7 +98,7 @@ impl Server {
         self.cells[counter.index] = cell;
         GrantReply {
             grant,
-            balance: rest(lease.shared(), cell, time),
+            balance: balance_of(lease.shared(), cell, time),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Grants of the script next to those of the core: the same sequences at the same instants,
 //! and no difference in any number.
 
-use fluxgate_core::algorithm::{Ask, Cell, Grant, Outstanding, Report, grant, rest};
+use fluxgate_core::algorithm::{
+    Cell, Grant, GrantReport, LeaseRequest, Outstanding, balance_of, grant,
+};
 use fluxgate_core::key::RuleNumber;
 use fluxgate_core::store::{Checks, Group, Mode, Subject};
 use fluxgate_core::task::ready;
@@ -96,19 +98,19 @@ fn compare(wire: &Wire, band: &Band, steps: &[Step]) {
             Step::Lease(want, reports) => {
                 let report = |(grant, spent, returned): &(usize, u32, u32)| {
                     let known = grants.iter().rev().nth(*grant);
-                    Report {
+                    GrantReport {
                         ends: known.map_or(now.micros() + 1, |grant| grant.ends),
                         spent: *spent,
                         returned: *returned,
                     }
                 };
-                let request = Ask {
+                let request = LeaseRequest {
                     want: *want,
                     reports: reports.iter().map(report).collect(),
                 };
                 let (granted, after) = grant(lease, cell, &mut outstanding, now, &request);
                 cell = after;
-                let left = rest(lease.shared(), cell, now);
+                let left = balance_of(lease.shared(), cell, now);
                 let reply = store.lease(SUBJECT, band, &request).unwrap();
                 assert_eq!(
                     (reply.grant, reply.balance),
