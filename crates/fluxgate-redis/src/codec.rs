@@ -26,9 +26,9 @@ pub(crate) use answer::{Answer, HoldOutcome};
 use hold::NO_KEY;
 pub(crate) use hold::{HoldPart, has_slots};
 pub(crate) use operations::PermitRequest;
-#[cfg(feature = "injected-time")]
-pub(crate) use record::RecordedCharge;
-pub(crate) use record::{RecordedPart, charges_of, read_parts, read_record, write_parts};
+pub(crate) use record::{
+    RecordedCharge, RecordedPart, charges_of, read_parts, read_record, write_parts,
+};
 pub(crate) use reply::parse_reply;
 use request::KeyKind;
 pub(crate) use request::Request;
