@@ -65,8 +65,9 @@ fn check_answer_for(answer: &Answer, bands: &[Band]) {
             };
             check_verdicts(&verdicts, bands);
             let passes = verdicts.iter().all(Verdict::passes);
-            let charges = answer.charges(&checks);
-            let charges = charges.expect("the verdicts were found the same way");
+            let charges = answer
+                .charges(&checks)
+                .expect("the verdicts were found the same way");
             let is_charged = passes && cost > 0 && mode.takes();
             assert_eq!(charges.len(), if is_charged { bands.len() } else { 0 });
         }
@@ -118,8 +119,8 @@ mod tests {
     fn entry() -> impl Strategy<Value = Vec<u8>> {
         let numbers = || prop_oneof![any::<u64>(), 0..3_000_000_000_000_000_u64, 0..20_u64];
         let small = || prop_oneof![any::<u32>(), 0..20_u32];
-        let counts = (240..247_u8, numbers(), small(), small());
-        let counts = counts.prop_map(|(tag, start, previous, current)| {
+        let fields = (240..247_u8, numbers(), small(), small());
+        let counts = fields.prop_map(|(tag, start, previous, current)| {
             let mut bytes = vec![b'c', tag];
             // Starts of windows are more likely than others.
             let start = [start, start - start % 1_000_000][start as usize % 2];
@@ -128,7 +129,7 @@ mod tests {
             bytes.extend_from_slice(&current.to_le_bytes());
             bytes
         });
-        let bucket = (
+        let fields = (
             240..243_u8,
             0..53_u8,
             numbers(),
@@ -136,7 +137,7 @@ mod tests {
             small(),
             any::<Option<u32>>(),
         );
-        let bucket = bucket.prop_map(|(tag, horizon, instant, part, refill, overhang)| {
+        let bucket = fields.prop_map(|(tag, horizon, instant, part, refill, overhang)| {
             let letter = if overhang.is_some() { b'o' } else { b'b' };
             let mut bytes = vec![letter, tag, horizon];
             bytes.extend_from_slice(&instant.to_le_bytes()[..7]);

@@ -152,8 +152,8 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         let mut request = request.clone();
         request.set_windows(self.estimate);
         loop {
-            let answer = self.call(&[&request])?.pop();
-            let answer = answer.expect("as many answers as requests")?;
+            let mut answers = self.call(&[&request])?;
+            let answer = answers.pop().expect("as many answers as requests")?;
             if !answer.is_outside_window() {
                 return Ok(answer);
             }

@@ -130,8 +130,8 @@ impl NearCache {
         checks: &Checks<'_>,
         scope: LookupScope,
     ) -> Option<Verdicts> {
-        let entry = self.entry_at(lookup.index);
-        let entry = entry.as_deref()?;
+        let locked = self.entry_at(lookup.index);
+        let entry = locked.as_deref()?;
         let now = lookup.began_at;
         if entry.fingerprint != lookup.fingerprint
             || entry.generation != lookup.generation

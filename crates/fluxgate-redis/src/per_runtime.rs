@@ -60,8 +60,8 @@ mod tests {
     fn runtimes_that_come_and_go_do_not_add_up() {
         let values = PerRuntime::new();
         for number in 0..2 * MAX {
-            let runtime = tokio::runtime::Builder::new_current_thread();
-            let runtime = { runtime }.build().unwrap();
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            let runtime = builder.build().unwrap();
             let _entered = runtime.enter();
             for _ in 0..2 {
                 assert_eq!(*values.current(|| number), number);

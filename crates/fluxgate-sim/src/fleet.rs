@@ -228,12 +228,14 @@ impl<'s> Fleet<'s> {
         let checks = plan.checks(&subjects, cost);
         self.offer(&counters, cost);
         if self.decide(at, &checks, &counters, cost).is_none() {
-            let requests = self.instances[at].requests_with(&checks, now).into_iter();
-            let sent = requests.map(|request| SentLeaseRequest {
-                counter: counters[request.check],
-                pending: request.pending,
-            });
-            let sent = sent.collect();
+            let sent = self.instances[at]
+                .requests_with(&checks, now)
+                .into_iter()
+                .map(|request| SentLeaseRequest {
+                    counter: counters[request.check],
+                    pending: request.pending,
+                })
+                .collect();
             self.send(at, Some(ServerDecision { key, cost }), sent);
         }
     }
@@ -324,12 +326,12 @@ impl<'s> Fleet<'s> {
             verdicts: Default::default(),
             grants: Vec::new(),
         };
-        let call = self.calls.insert(call, events);
+        let number = self.calls.insert(call, events);
         if let Some(there) = trip.there {
-            self.schedule(there, Event::Call(call));
+            self.schedule(there, Event::Call(number));
         }
         if back.is_none() {
-            self.schedule(network.deadline, Event::Deadline(call));
+            self.schedule(network.deadline, Event::Deadline(number));
         }
     }
 

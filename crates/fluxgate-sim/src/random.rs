@@ -57,8 +57,9 @@ impl Zipf {
         let count = u64::from(keys);
         let bin = (1..=count).map(|rank| FIRST / rank).sum();
         // Times the number of keys, so that a bin weighs as much as all keys did.
-        let weights = (1..=count).map(|rank| u128::from(FIRST / rank) * u128::from(count));
-        let mut weights: Vec<u128> = weights.collect();
+        let mut weights: Vec<u128> = (1..=count)
+            .map(|rank| u128::from(FIRST / rank) * u128::from(count))
+            .collect();
         let is_light = |weight: u128| weight < u128::from(bin);
         let (mut light, mut heavy): (Vec<u32>, Vec<u32>) =
             (0..keys).partition(|key| is_light(weights[*key as usize]));

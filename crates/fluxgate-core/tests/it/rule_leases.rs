@@ -78,11 +78,11 @@ fn a_grant_of_a_calendar_window_ends_with_the_window() {
     let edge = 1_796_083_200_000_000;
     for before in [1, 500, 999_999] {
         let mut kept = Outstanding::default();
-        let ask = LeaseRequest {
+        let request = LeaseRequest {
             want: 10,
             ..LeaseRequest::default()
         };
-        let (granted, cell) = grant(&lease, None, &mut kept, instant(edge - before), &ask);
+        let (granted, cell) = grant(&lease, None, &mut kept, instant(edge - before), &request);
         assert_eq!((granted.units, granted.ends), (10, edge));
         let usable = granted.usable_for(&lease).get();
         assert!((1..=before).contains(&usable), "{usable} of {before}");

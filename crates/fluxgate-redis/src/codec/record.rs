@@ -410,15 +410,16 @@ mod tests {
         let bucket = Limit::builder(Algorithm::TokenBucket, 1_000_000_000, 7 * second);
         let calendar =
             Calendar::new(CalendarUnit::Month).in_time_zone("Asia/Seoul".parse().unwrap());
-        let bands = [
+        let limits = [
             bucket.refill(999_999_999).max_wait(second).build(),
             Limit::builder(Algorithm::FixedWindow, 10, second).build(),
             Limit::builder(Algorithm::SlidingLog, 10, second).build(),
             Limit::calendar(10, calendar).build(),
             Limit::concurrency(10).build(),
         ];
-        let bands = bands.into_iter().enumerate();
-        let bands: Vec<_> = bands
+        let bands: Vec<_> = limits
+            .into_iter()
+            .enumerate()
             .map(|(at, limit)| Band::new(format!("b{at}"), limit.unwrap()))
             .collect();
         let subject = Subject {

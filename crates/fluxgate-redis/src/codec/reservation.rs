@@ -105,15 +105,16 @@ mod tests {
     fn record() -> ReservationRecord {
         let second = Duration::from_secs(1);
         let month = Calendar::new(CalendarUnit::Month).in_time_zone("Asia/Seoul".parse().unwrap());
-        let bands = [
+        let limits = [
             Limit::builder(Algorithm::TokenBucket, 5, second)
                 .max_wait(second)
                 .build(),
             Limit::builder(Algorithm::SlidingLog, 5, second).build(),
             Limit::calendar(10, month).build(),
         ];
-        let bands = bands.into_iter().enumerate();
-        let bands: Vec<_> = bands
+        let bands: Vec<_> = limits
+            .into_iter()
+            .enumerate()
             .map(|(at, limit)| Band::new(format!("b{at}"), limit.unwrap()))
             .collect();
         let subject = Subject {

@@ -425,8 +425,10 @@ impl LeaseHolder {
         self.low = 0;
         // The server may have answered at any time until now, and rounds the end up. Units that
         // were lost before count for as long.
-        let before = self.lost.filter(|lost| self.requested_at < lost.until);
-        let before = before.map_or(0, |lost| lost.units);
+        let before = self
+            .lost
+            .filter(|lost| self.requested_at < lost.until)
+            .map_or(0, |lost| lost.units);
         self.lost = Some(LostUnits {
             units: before.saturating_add(self.in_flight),
             until: self.requested_at + 2 * self.recent.span(),

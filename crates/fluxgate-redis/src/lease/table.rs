@@ -198,8 +198,8 @@ impl LeaseTable {
 
     fn request_with(&self, check: &Check<'_>, key: LeaseKey, now: u64) -> Option<LeaseRequest> {
         let lease = check.band.lease()?;
-        let mut shard = self.lock(key.shard());
-        let shard = &mut *shard;
+        let mut locked = self.lock(key.shard());
+        let shard = &mut *locked;
         if let Some(Entry { holder, owner }) = shard.entries.get_mut(&key) {
             if !owner.band().has_same_lease(check.band) {
                 return None;
@@ -348,8 +348,8 @@ impl LeaseTable {
         let now = self.moment(now);
         let passes = verdicts.iter().all(Verdict::passes);
         for ((check, key), verdict) in checks.list().iter().zip(keys).zip(verdicts) {
-            let mut shard = self.lock(key.shard());
-            let shard = &mut *shard;
+            let mut locked = self.lock(key.shard());
+            let shard = &mut *locked;
             let Some(Entry { holder, .. }) = shard.entries.get_mut(&key) else {
                 continue;
             };

@@ -41,8 +41,10 @@ pub struct FleetRule {
 impl FleetRule {
     /// Creates a rule with bands of one algorithm.
     pub fn new(limits: &[Limit], lease: Lease, is_global: bool) -> Result<Self, InvalidRules> {
-        let rule = Rule::new("leased").per_user().lease(lease);
-        let rule = limits.iter().fold(rule, |rule, limit| rule.band(*limit));
+        let rule = limits.iter().fold(
+            Rule::new("leased").per_user().lease(lease),
+            |rule, limit| rule.band(*limit),
+        );
         let set = RuleSet::builder("fleet").rule(rule).build()?;
         let bands = set.rule("leased").map(|rule| rule.bands().to_vec());
         Ok(Self {

@@ -24,15 +24,12 @@ fn limit(algorithm: Algorithm, load: &Load, random: &mut Random) -> Limit {
     let per_second = (load.0 * random.between(1, 16) / 2).max(1);
     // Until as many units are admitted as the limit has at once.
     let window = Duration::from_millis((capacity * 1_000 / per_second).max(1));
-    let limit = Limit::builder(algorithm, capacity, window);
-    let limit = match algorithm {
-        Algorithm::FixedWindow => limit,
-        _ => {
-            let period = random.between(1, 500);
-            let refill = (per_second * period / 1_000).max(1);
-            limit.refill(refill).period(Duration::from_millis(period))
-        }
-    };
+    let mut limit = Limit::builder(algorithm, capacity, window);
+    if algorithm != Algorithm::FixedWindow {
+        let period = random.between(1, 500);
+        let refill = (per_second * period / 1_000).max(1);
+        limit = limit.refill(refill).period(Duration::from_millis(period));
+    }
     limit.build().unwrap()
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use fluxgate_testkit::{RedisCluster, SLOTS, hash_slot_of};
+use fluxgate_testkit::{HASH_SLOTS, RedisCluster, hash_slot_of};
 
 #[test]
 fn slots_move_at_once_and_step_by_step() {
     let cluster = RedisCluster::start(3);
     assert_eq!((cluster.len(), cluster.urls().len()), (3, 3));
     assert_eq!(cluster.node_of_hash_slot(0), 0);
-    assert_eq!(cluster.node_of_hash_slot(SLOTS - 1), 2);
+    assert_eq!(cluster.node_of_hash_slot(HASH_SLOTS - 1), 2);
 
     let slot = hash_slot_of("{t}");
     let from = cluster.node_of_hash_slot(slot);

@@ -6,7 +6,7 @@ use fluxgate_core::store::Reason;
 use fluxgate_core::{Outcome, RuleSets};
 use fluxgate_redis::reason;
 use fluxgate_redis::{RedisStore, Topology};
-use fluxgate_testkit::{RedisCluster, RedisServer, SLOTS, Stopwatch, ports, wait_until};
+use fluxgate_testkit::{HASH_SLOTS, RedisCluster, RedisServer, Stopwatch, ports, wait_until};
 
 use crate::support::{patient, rules, user, with_error_log};
 
@@ -102,7 +102,7 @@ async fn uncovered_slots_are_cluster_down() {
         let store = patient(cluster.urls()).connect().await.unwrap();
         with_error_log(per_user(), store)
     };
-    let end = (SLOTS / 3 - 1).to_string();
+    let end = (HASH_SLOTS / 3 - 1).to_string();
     tokio::task::block_in_place(|| {
         for node in cluster.nodes() {
             let mut cli = node.cli();
