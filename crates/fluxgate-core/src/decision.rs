@@ -34,14 +34,15 @@ const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
 /// use fluxgate_core::{Limiter, ManualClock, MemoryStore, Outcome, Quota, RequestContext};
 /// use fluxgate_core::{Rule, RuleSet};
 ///
-/// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let rule = Rule::new("per-user").per_user().band(Quota::per_minute(1));
 /// let rules = RuleSet::builder("api").rule(rule).build()?;
 /// let limiter = Limiter::new(rules, MemoryStore::with_clock(ManualClock::default()));
+/// let api = limiter.rule_set("api")?;
 /// let ann = RequestContext::builder().user("ann").build();
-/// assert!(limiter.check_sync("api", &ann).allowed());
+/// assert!(api.check_sync(&ann).allowed());
 ///
-/// let denied = limiter.check_sync("api", &ann);
+/// let denied = api.check_sync(&ann);
 /// assert_eq!(denied.outcome(), Outcome::Denied);
 /// assert_eq!((denied.limit(), denied.remaining()), (Some(1), Some(0)));
 /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(60)));

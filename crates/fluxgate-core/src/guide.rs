@@ -90,7 +90,7 @@
 //! ```
 //! use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
 //!
-//! # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let per_user = Rule::new("per-user")
 //!     .per_user()
 //!     .band(Quota::per_second(10))
@@ -103,6 +103,7 @@
 //! let everyone = Rule::new("everyone").global().band(Quota::per_second(1_000));
 //! let api = RuleSet::builder("api").rule(per_user).rule(logins).rule(everyone);
 //! let limiter = Limiter::new(api.build()?, MemoryStore::default());
+//! let api_limits = limiter.rule_set("api")?;
 //!
 //! let login = RequestContext::builder()
 //!     .user("ann")
@@ -110,8 +111,8 @@
 //!     .method("POST")
 //!     .path("/login")
 //!     .build();
-//! assert!(limiter.check_sync("api", &login).allowed());
-//! let second = limiter.check_sync("api", &login);
+//! assert!(api_limits.check_sync(&login).allowed());
+//! let second = api_limits.check_sync(&login);
 //! assert!(!second.allowed());
 //! assert_eq!(second.rule().map(|rule| rule.id()), Some("logins"));
 //! # Ok(())
@@ -129,7 +130,7 @@
 //! ```
 //! use fluxgate_core::{KeyPart, Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
 //!
-//! # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! fn tier(name: &str, quota: Quota) -> Rule {
 //!     Rule::new(name)
 //!         .group("plan")
@@ -148,13 +149,14 @@
 //!     .rule(Rule::new("all-plans").global().band(Quota::per_second(1_000)))
 //!     .build()?;
 //! let limiter = Limiter::new(api, MemoryStore::default());
+//! let api_limits = limiter.rule_set("api")?;
 //!
 //! let limit_of = |customer: &str, plan: &str| {
 //!     let context = RequestContext::builder()
 //!         .attribute("customer", customer)
 //!         .attribute("plan", plan)
 //!         .build();
-//!     limiter.check_sync("api", &context).limit()
+//!     api_limits.check_sync(&context).limit()
 //! };
 //! assert_eq!(limit_of("globex", "team"), Some(5));
 //! assert_eq!(limit_of("acme", "pro"), Some(50));
@@ -219,16 +221,17 @@
 //! use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), fluxgate_core::InvalidRules> {
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mails = Rule::new("mails")
 //!     .global()
 //!     .band(Quota::per_second(20).burst(1))
 //!     .wait_up_to(Duration::from_secs(2));
 //! let set = RuleSet::builder("outgoing").rule(mails).build()?;
 //! let limiter = Limiter::new(set, MemoryStore::default());
+//! let outgoing = limiter.rule_set("outgoing")?;
 //!
 //! for _ in 0..3 {
-//!     match limiter.until_ready("outgoing", &RequestContext::default()).await {
+//!     match outgoing.until_ready(&RequestContext::default()).await {
 //!         Ok(_) => println!("send"),
 //!         Err(denied) => println!("too many are waiting: {:?}", denied.retry_after()),
 //!     }
@@ -325,8 +328,9 @@
 //! let per_user = Rule::new("per-user").per_user().band(Quota::per_second(10));
 //! let api = RuleSet::builder("api").rule(per_user).on_error(OnError::Local).build()?;
 //! let limiter = Limiter::new(api, store);
+//! let api_limits = limiter.rule_set("api")?;
 //! let ann = RequestContext::builder().user("ann").build();
-//! assert!(limiter.check("api", &ann).await.allowed());
+//! assert!(api_limits.check(&ann).await.allowed());
 //! # Ok(())
 //! # }
 //! ```
@@ -361,15 +365,16 @@
 //!     }
 //! }
 //!
-//! # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let denials = CountDenials::default();
 //! let rule = Rule::new("all").global().band(Quota::per_hour(1));
 //! let rules = RuleSet::builder("api").rule(rule).build()?;
 //! let limiter = Limiter::builder(rules, MemoryStore::default())
 //!     .observer(denials.clone())
 //!     .build();
+//! let api = limiter.rule_set("api")?;
 //! for _ in 0..3 {
-//!     let _ = limiter.check_sync("api", &RequestContext::default());
+//!     let _ = api.check_sync(&RequestContext::default());
 //! }
 //! assert_eq!(denials.0.load(Ordering::Relaxed), 2);
 //! # Ok(())
@@ -396,9 +401,10 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = Limiter::new(rules(1)?, MemoryStore::default());
+//! let api = limiter.rule_set("api")?;
 //! let ann = RequestContext::builder().user("ann").build();
-//! assert!(limiter.check("api", &ann).await.allowed());
-//! assert!(!limiter.check("api", &ann).await.allowed());
+//! assert!(api.check(&ann).await.allowed());
+//! assert!(!api.check(&ann).await.allowed());
 //! limiter.replace_rules(rules(100)?).await?;
 //! assert_eq!(limiter.rules().get("api").map(|set| set.rules().len()), Some(1));
 //! # Ok(())

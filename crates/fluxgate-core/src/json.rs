@@ -7,6 +7,6 @@ mod request;
 mod text;
 mod writer;
 
-pub use request::{ContextFields, read_once, read_value};
+pub use request::{ContextFields, concat_names, read_once, read_value};
 pub use text::{FieldError, Names, Pairs, Text, Texts, unique, whole_number, without_position};
 pub use writer::{JsonWriter, quoted};

@@ -115,14 +115,15 @@ pub struct KeyPartError(pub(crate) String);
 /// ```
 /// use fluxgate_core::{Limiter, MemoryStore, OnMissingKey, Quota, RequestContext, Rule, RuleSet};
 ///
-/// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let rule = Rule::new("per-key")
 ///     .per_api_key()
 ///     .on_missing_key(OnMissingKey::Deny)
 ///     .band(Quota::per_second(10));
 /// let rules = RuleSet::builder("api").rule(rule).build()?;
 /// let limiter = Limiter::new(rules, MemoryStore::default());
-/// assert!(!limiter.check_sync("api", &RequestContext::default()).allowed());
+/// let api = limiter.rule_set("api")?;
+/// assert!(!api.check_sync(&RequestContext::default()).allowed());
 /// # Ok(())
 /// # }
 /// ```

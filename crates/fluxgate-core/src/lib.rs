@@ -27,17 +27,18 @@
 //! ```
 //! use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
 //!
-//! # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let api = RuleSet::builder("api")
 //!     .rule(Rule::new("per-user").per_user().band(Quota::per_second(2)))
 //!     .rule(Rule::new("all").global().band(Quota::per_minute(10_000)))
 //!     .build()?;
 //! let limiter = Limiter::new(api, MemoryStore::default());
+//! let api_limits = limiter.rule_set("api")?;
 //!
 //! let ann = RequestContext::builder().user("ann").path("/api/x").build();
-//! assert!(limiter.check_sync("api", &ann).allowed());
-//! assert!(limiter.check_sync("api", &ann).allowed());
-//! let third = limiter.check_sync("api", &ann);
+//! assert!(api_limits.check_sync(&ann).allowed());
+//! assert!(api_limits.check_sync(&ann).allowed());
+//! let third = api_limits.check_sync(&ann);
 //! assert!(!third.allowed());
 //! assert_eq!(third.violated().next().unwrap().to_string(), "per-user/b0");
 //! # Ok(())
@@ -126,7 +127,7 @@ pub use limiter::RuleFileError;
 pub use limiter::RuleWatch;
 pub use limiter::{
     BandExplanation, BandState, Explanation, GroupPlace, Hold, Limiter, LimiterBuilder,
-    LimiterError, PendingDecision, RuleExplanation, RuleVerdict,
+    LimiterError, PendingDecision, RuleExplanation, RuleSetLimiter, RuleVerdict, UnknownRuleSet,
 };
 pub use matcher::{PatternError, ValueMatch};
 pub use memory::MemoryStore;

@@ -5,17 +5,16 @@ mod error;
 mod explain;
 mod fallback;
 mod holds;
-mod missing_names;
 mod missing_sets;
-mod planned;
-mod reservations;
-mod state;
+mod observers;
+mod operations;
+mod rule_set;
 mod virtual_time;
 mod waiting;
 #[cfg(feature = "tokio")]
 mod watch;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -23,21 +22,26 @@ use arc_swap::ArcSwap;
 use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::context::RequestContext;
-use crate::decision::Decision;
+use crate::decision::{Charge, Decision};
+use crate::hold::Settlement;
 use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
-use crate::plan::Plan;
+use crate::plan::{Ends, Plan};
 #[cfg(feature = "tokio")]
 use crate::renewal::HoldRenewals;
-use crate::rules::{ActiveRuleSet, OnError, OnMissingRuleSet, RuleSets};
-use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdict, Verdicts};
+use crate::rules::{ActiveRuleSet, OnError, OnMissingRuleSet, RuleSet, RuleSets};
+use crate::store::{
+    Checks, LocalStore, Reason, ReservedCharge, Store, StoreError, Verdict, Verdicts, WaitPermit,
+};
 pub(crate) use ad_hoc::AdHocVerdicts;
 pub use error::LimiterError;
 use error::{require_limit, unknown_rule};
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
+use fallback::{Fallback, FallbackDecision};
 pub use holds::Hold;
-use missing_names::MissingNames;
-pub use planned::PendingDecision;
+use missing_sets::MissingRuleSets;
+use observers::Observers;
+pub use rule_set::{RuleSetLimiter, UnknownRuleSet};
 pub use virtual_time::RuleVerdict;
 #[cfg(all(feature = "tokio", feature = "yaml"))]
 pub use watch::RuleFileError;
@@ -49,14 +53,15 @@ pub use watch::RuleWatch;
 /// ```
 /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
 ///
-/// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
 /// let limiter = Limiter::new(
 ///     RuleSet::builder("api").rule(rule).build()?,
 ///     MemoryStore::default(),
 /// );
+/// let api = limiter.rule_set("api")?;
 /// let ann = RequestContext::builder().user("ann").build();
-/// assert!(limiter.check_sync("api", &ann).allowed());
+/// assert!(api.check_sync(&ann).allowed());
 /// # Ok(())
 /// # }
 /// ```
@@ -69,21 +74,22 @@ pub struct Limiter<S = MemoryStore>(Arc<Shared<S>>);
 struct Shared<S> {
     rules: ArcSwap<RuleSets>,
     store: S,
-    /// Decides if the store fails and the rule set says so; created when first needed.
-    fallback: OnceLock<MemoryStore>,
+    fallback: Fallback,
     /// The decision on limits that come with the call when the store fails.
     call_limits: OnError,
-    observers: Vec<Box<dyn Observer>>,
-    /// Whether the observers receive decisions.
-    observes_decisions: bool,
+    observers: Observers,
+    missing: MissingRuleSets,
     /// The holds of requests that are still running.
     #[cfg(feature = "tokio")]
-    kept: HoldRenewals,
-    missing: Mutex<MissingNames>,
-    /// The decision on a rule set that does not exist; `None` if the rules say it.
-    on_missing: Option<OnMissingRuleSet>,
-    /// Whether the limiter logs rule sets that are missing, which an observer may do better.
-    logs_missing: bool,
+    renewals: HoldRenewals,
+}
+
+/// A request that is planned and waits for the store.
+#[derive(Debug)]
+pub struct PendingDecision {
+    set: ActiveRuleSet,
+    plan: Box<Plan>,
+    started: Option<Stopwatch>,
 }
 
 impl<S> Clone for Limiter<S> {
@@ -100,16 +106,15 @@ impl<S: Store> LimiterBuilder<S> {
     /// Adds an observer of decisions, store failures, rules that are loaded and rule sets that
     /// are missing.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.0.observers.push(Box::new(observer));
-        self.0.observes_decisions = true;
+        self.0.observers.add(observer);
         self
     }
 
     /// Adds an observer that needs no decisions, so that they are not timed for it, and that
     /// logs missing rule sets itself.
     pub fn failure_observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.0.observers.push(Box::new(observer));
-        self.0.logs_missing = false;
+        self.0.observers.add_without_decisions(observer);
+        self.0.missing.are_logged = false;
         self
     }
 
@@ -132,7 +137,7 @@ impl<S: Store> LimiterBuilder<S> {
     /// assert!(!limiter.check_sync("misspelt", &ann).allowed());
     /// ```
     pub fn on_missing_rule_set(mut self, on_missing: OnMissingRuleSet) -> Self {
-        self.0.on_missing = Some(on_missing);
+        self.0.missing.decision = Some(on_missing);
         self
     }
 
@@ -179,15 +184,12 @@ impl<S: Store> Limiter<S> {
         LimiterBuilder(Shared {
             rules: ArcSwap::from_pointee(rules.into()),
             store,
-            fallback: OnceLock::new(),
+            fallback: Fallback::default(),
             call_limits: OnError::default(),
-            observers: Vec::new(),
-            observes_decisions: false,
+            observers: Observers::default(),
+            missing: MissingRuleSets::new(),
             #[cfg(feature = "tokio")]
-            kept: HoldRenewals::default(),
-            missing: Mutex::default(),
-            on_missing: None,
-            logs_missing: true,
+            renewals: HoldRenewals::default(),
         })
     }
 
@@ -199,6 +201,32 @@ impl<S: Store> Limiter<S> {
     /// Returns the active rules.
     pub fn rules(&self) -> Arc<RuleSets> {
         self.0.rules.load_full()
+    }
+
+    /// Returns a handle to the rule set of this name. Fails if there is none now.
+    ///
+    /// ```
+    /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
+    /// let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let api = limiter.rule_set("api")?;
+    ///
+    /// let ann = RequestContext::builder().user("ann").build();
+    /// assert!(api.check_sync(&ann).allowed());
+    ///
+    /// let misspelt = limiter.rule_set("apis").unwrap_err();
+    /// assert_eq!(misspelt.to_string(), "there is no rule set `apis`; the only one is `api`");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rule_set(&self, name: &str) -> Result<RuleSetLimiter<S>, UnknownRuleSet> {
+        let rules = self.0.rules.load();
+        let set = rules.get(name);
+        let set = set.ok_or_else(|| UnknownRuleSet::new(name, &rules))?;
+        Ok(RuleSetLimiter::new(self.clone(), set.name()))
     }
 
     /// Replaces all rules atomically, and deletes the state of rules that reset on change
@@ -214,9 +242,10 @@ impl<S: Store> Limiter<S> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limiter = Limiter::new(rules(5)?, MemoryStore::default());
+    /// let api = limiter.rule_set("api")?;
     /// limiter.replace_rules(rules(10)?).await?;
     /// # let ann = RequestContext::builder().user("ann").build();
-    /// # assert_eq!(limiter.check("api", &ann).await.limit(), Some(10));
+    /// # assert_eq!(api.check(&ann).await.limit(), Some(10));
     /// # Ok(())
     /// # }
     /// ```
@@ -236,19 +265,24 @@ impl<S: Store> Limiter<S> {
     /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
     /// # let rules = RuleSet::builder("api").rule(rule).build()?;
     /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let api = limiter.rule_set("api")?;
     /// let ann = RequestContext::builder().user("ann").build();
-    /// let decision = limiter.check("api", &ann).await;
-    /// match decision.allowed() {
-    ///     true => println!("go on, {:?} left", decision.remaining()),
-    ///     false => println!("retry after {:?}", decision.retry_after()),
+    /// let decision = api.check(&ann).await;
+    /// if decision.allowed() {
+    ///     println!("go on, {:?} left", decision.remaining());
+    /// } else {
+    ///     println!("retry after {:?}", decision.retry_after());
     /// }
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// If there is no such rule set, [`OnMissingRuleSet`] decides, which allows every request by
+    /// default. A handle by [`Limiter::rule_set`] cannot be misspelt.
     pub async fn check(&self, rule_set: &str, context: &RequestContext<'_>) -> Decision {
         self.check_in_mode(rule_set, context, Mode::Take).await
     }
@@ -258,13 +292,14 @@ impl<S: Store> Limiter<S> {
     /// ```
     /// # use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
     /// # let rules = RuleSet::builder("api").rule(rule).build()?;
     /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// # let api = limiter.rule_set("api")?;
     /// # let ann = RequestContext::builder().user("ann").build();
-    /// assert_eq!(limiter.peek("api", &ann).await.remaining(), Some(2));
-    /// assert_eq!(limiter.peek("api", &ann).await.remaining(), Some(2));
+    /// assert_eq!(api.peek(&ann).await.remaining(), Some(2));
+    /// assert_eq!(api.peek(&ann).await.remaining(), Some(2));
     /// # Ok(())
     /// # }
     /// ```
@@ -278,18 +313,19 @@ impl<S: Store> Limiter<S> {
     /// ```
     /// # use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
     /// # let rules = RuleSet::builder("api").rule(rule).build()?;
     /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// # let api = limiter.rule_set("api")?;
     /// // A message from Ann to Bob counts for both.
     /// let [ann, bob] = ["ann", "bob"].map(|user| RequestContext::builder().user(user).build());
-    /// assert!(limiter.check("api", &bob).await.allowed());
-    /// assert!(limiter.check("api", &bob).await.allowed());
-    /// let decisions = limiter.check_all("api", &[ann.clone(), bob]).await;
+    /// assert!(api.check(&bob).await.allowed());
+    /// assert!(api.check(&bob).await.allowed());
+    /// let decisions = api.check_all(&[ann.clone(), bob]).await;
     /// assert!(!decisions.iter().all(|decision| decision.allowed()));
     /// // Ann is not charged for it.
-    /// assert_eq!(limiter.peek("api", &ann).await.remaining(), Some(2));
+    /// assert_eq!(api.peek(&ann).await.remaining(), Some(2));
     /// # Ok(())
     /// # }
     /// ```
@@ -298,10 +334,10 @@ impl<S: Store> Limiter<S> {
         rule_set: &str,
         contexts: &[RequestContext<'_>],
     ) -> Vec<Decision> {
-        let started = self.start_timing();
+        let started = self.0.observers.start_timing();
         let rules = self.rules();
         let Some(set) = rules.get(rule_set) else {
-            let decision = self.without_rule_set(rule_set, &rules);
+            let decision = self.decide_missing(rule_set, &rules);
             return vec![decision; contexts.len()];
         };
         let mut plan = Plan::new(Mode::Take);
@@ -311,7 +347,7 @@ impl<S: Store> Limiter<S> {
         let mut decisions = self.conclude_all(set, (&plan, &ends), &checks, verdicts);
         for decision in &mut decisions {
             decision.set_rule_set(ActiveRuleSet::of(set));
-            self.observe(decision, started);
+            self.0.observers.decided(decision, started);
             self.observe_refused_wait(decision);
         }
         decisions
@@ -339,7 +375,7 @@ impl<S: Store> Limiter<S> {
         identity: &[&str],
         cost: Option<u64>,
     ) -> Result<Decision, LimiterError> {
-        let started = self.start_timing();
+        let started = self.0.observers.start_timing();
         let set = self.known_set(rule_set)?;
         let index = set.rules().iter().position(|known| known.id() == rule);
         let index = index.ok_or_else(|| unknown_rule(&set, rule))?;
@@ -353,7 +389,7 @@ impl<S: Store> Limiter<S> {
             self.conclude(&set, &plan, &checks, verdicts)
         };
         decision.set_rule_set(set);
-        self.observe(&decision, started);
+        self.0.observers.decided(&decision, started);
         self.observe_refused_wait(&decision);
         Ok(decision)
     }
@@ -365,7 +401,7 @@ impl<S: Store> Limiter<S> {
         context: &RequestContext<'_>,
         mode: Mode,
     ) -> Decision {
-        let Some(set) = self.rule_set(rule_set) else {
+        let Some(set) = self.active_rule_set(rule_set) else {
             return self.missing_rule_set(rule_set);
         };
         let mut decision = match self.try_check_owned(set, context, mode) {
@@ -381,43 +417,245 @@ impl<S: Store> Limiter<S> {
         decision
     }
 
-    fn each_observer(&self, observe: impl Fn(&dyn Observer)) {
-        for observer in &self.0.observers {
-            observe(&**observer);
-        }
-    }
-
-    fn start_timing(&self) -> Option<Stopwatch> {
-        self.0.observes_decisions.then(Stopwatch::start)
-    }
-
-    fn observe(&self, decision: &Decision, started: Option<Stopwatch>) {
-        let Some(started) = started else { return };
-        let took = started.elapsed();
-        for observer in &self.0.observers {
-            observer.decided(decision, took);
-        }
-    }
-
-    /// Passes the reason of a denial on to the observers, if the request was not allowed to
-    /// wait. Called once for each request, when its decision is final.
+    /// Tells the observers why a denied request was not allowed to wait, if its rules let
+    /// requests wait. A caller that decides in two steps calls it once for each request, when
+    /// the decision is final.
     pub fn observe_refused_wait(&self, decision: &Decision) {
-        if decision.allowed() || self.0.observers.is_empty() {
-            return;
-        }
-        if let Some(refusal) = decision.wait_refusal() {
-            self.each_observer(|observer| observer.wait_refused(decision, refusal));
-        }
+        self.0.observers.wait_refused(decision);
     }
 
     /// Tells the observers that a request starts to wait.
     pub fn observe_wait_began(&self) {
-        self.each_observer(|observer| observer.wait_began());
+        self.0.observers.each(|observer| observer.wait_began());
     }
 
     /// Tells the observers that a request no longer waits.
     pub fn observe_wait_ended(&self) {
-        self.each_observer(|observer| observer.wait_ended());
+        self.0.observers.each(|observer| observer.wait_ended());
+    }
+
+    /// Returns the decision on limits that come with the call when the store fails.
+    pub fn call_limits_on_error(&self) -> OnError {
+        self.0.call_limits
+    }
+
+    /// Returns the rules of this name that are active now.
+    pub fn active_rule_set(&self, name: &str) -> Option<ActiveRuleSet> {
+        self.0.rules.load().get(name).map(ActiveRuleSet::of)
+    }
+
+    /// Returns the decision on a rule set that does not exist.
+    pub fn missing_rule_set(&self, name: &str) -> Decision {
+        self.decide_missing(name, &self.0.rules.load())
+    }
+
+    /// Replaces all rules atomically and returns the old ones. Their state is not deleted
+    /// before [`Limiter::reset_replaced`].
+    pub fn swap_rules(&self, rules: RuleSets) -> Arc<RuleSets> {
+        self.0.rules.swap(Arc::new(rules))
+    }
+
+    /// Deletes the state of replaced rules that reset on change, unless they are active
+    /// again. Continues after a failure and returns the first one.
+    pub async fn reset_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
+        let mut first = Ok(());
+        for set in replaced.iter() {
+            for rule in set.rules().iter().filter(|rule| rule.reset_on_change()) {
+                // The rules may have changed while the last reset ran.
+                let rules = self.rules();
+                let now = rules.get(set.name()).and_then(|set| set.rule(rule.id()));
+                // The number of a rule that resets on change depends on its text.
+                if now.is_none_or(|now| now.number() != rule.number()) {
+                    let reset = self.0.store.reset_rule(rule.subject()).await;
+                    first = first.and(reset.map(drop));
+                }
+            }
+        }
+        first
+    }
+
+    /// Decides a request by a rule set that is active or was when the request came, and
+    /// charges it if it passes. Returns what is planned, and charges nothing, if the store
+    /// must be awaited: [`Limiter::complete`] continues then.
+    pub fn try_check(
+        &self,
+        set: &ActiveRuleSet,
+        context: &RequestContext<'_>,
+        mode: Mode,
+    ) -> Result<Decision, PendingDecision> {
+        self.try_check_owned(set.clone(), context, mode)
+    }
+
+    fn try_check_owned(
+        &self,
+        set: ActiveRuleSet,
+        context: &RequestContext<'_>,
+        mode: Mode,
+    ) -> Result<Decision, PendingDecision> {
+        let started = self.0.observers.start_timing().filter(|_| mode.takes());
+        let mut plan = Plan::new(mode);
+        plan.fill(&set, context, &|| self.0.store.time());
+        let mut verdicts = Verdicts::new();
+        let is_decided = {
+            let checks = plan.checks(&set);
+            checks.list().is_empty() || self.0.store.try_decide(&checks, &mut verdicts)
+        };
+        if is_decided {
+            let mut decision = Decision::combine(&plan, &verdicts);
+            decision.set_rule_set(set);
+            self.0.observers.decided(&decision, started);
+            return Ok(decision);
+        }
+        let plan = Box::new(plan);
+        Err(PendingDecision { set, plan, started })
+    }
+
+    /// Decides a planned request, and charges it if it passes. A request that has to wait
+    /// gets a permit, if their number is bounded for all processes. The permit is acquired
+    /// before any units are; if none is left, the request is decided as if no rule let it
+    /// wait.
+    pub async fn complete(&self, pending: PendingDecision) -> (Decision, WaitPermit) {
+        let PendingDecision { set, plan, started } = pending;
+        let (mut decision, permit) = {
+            let checks = plan.checks(&set);
+            let (verdicts, permit) = match self.0.store.decide_with_permit(&checks).await {
+                Ok((verdicts, permit)) => (Ok(verdicts), permit),
+                Err(error) => (Err(error), WaitPermit::unbounded()),
+            };
+            (self.conclude(&set, &plan, &checks, verdicts), permit)
+        };
+        decision.set_rule_set(set);
+        self.0.observers.decided(&decision, started);
+        (decision, permit)
+    }
+
+    /// Decides like [`Limiter::complete`], for a caller that does not wait itself.
+    async fn complete_without_permit(&self, pending: PendingDecision) -> Decision {
+        let PendingDecision { set, plan, started } = pending;
+        let mut decision = {
+            let checks = plan.checks(&set);
+            let verdicts = self.0.store.decide(&checks).await;
+            self.conclude(&set, &plan, &checks, verdicts)
+        };
+        decision.set_rule_set(set);
+        self.0.observers.decided(&decision, started);
+        decision
+    }
+
+    /// Decides like [`Limiter::try_check`] and, if the store must be awaited, like
+    /// [`Limiter::complete`].
+    pub async fn check_with_permit(
+        &self,
+        set: &ActiveRuleSet,
+        context: &RequestContext<'_>,
+        mode: Mode,
+    ) -> (Decision, WaitPermit) {
+        match self.try_check(set, context, mode) {
+            Ok(decision) => (decision, WaitPermit::unbounded()),
+            Err(pending) => self.complete(pending).await,
+        }
+    }
+
+    /// Cancels the charge of a request that waits and does not go on. Continues after a
+    /// failure and returns the first one. A hold ends first, which only one caller can do: if it
+    /// has been settled, or cannot be reached, nothing returns.
+    pub async fn cancel(&self, charge: Charge) -> Result<(), StoreError> {
+        if let Some(hold) = charge.hold()
+            && self.settle(hold, Settlement::Cancelled).await?.is_none()
+        {
+            return Ok(());
+        }
+        let mut first = Ok(());
+        for part in charge.iter() {
+            let ReservedCharge {
+                subject,
+                bands,
+                units,
+                charged,
+            } = part;
+            let cancelled = if charge.by_fallback() {
+                match self.0.fallback.store() {
+                    Some(fallback) => fallback.cancel(subject, bands, units, charged).await,
+                    // A fallback that was never created holds nothing.
+                    None => continue,
+                }
+            } else {
+                self.0.store.cancel(subject, bands, units, charged).await
+            };
+            first = first.and(cancelled);
+        }
+        first
+    }
+
+    /// Acquires a permit to wait for at most `longest`. Returns `None` if the number of
+    /// waiting requests is bounded for all processes that share the state, and reached.
+    pub async fn begin_wait(&self, longest: Duration) -> Result<Option<WaitPermit>, StoreError> {
+        self.0.store.begin_wait(longest).await
+    }
+
+    /// Returns the decision on a rule set that does not exist, and reports the name.
+    fn decide_missing(&self, name: &str, rules: &RuleSets) -> Decision {
+        self.0.missing.decide(name, rules, &self.0.observers)
+    }
+
+    /// Makes the decision from the store's answer, or without it if the store failed.
+    fn conclude(
+        &self,
+        set: &RuleSet,
+        plan: &Plan,
+        checks: &Checks<'_>,
+        verdicts: Result<Verdicts, StoreError>,
+    ) -> Decision {
+        match verdicts {
+            Ok(verdicts) => Decision::combine(plan, &verdicts),
+            Err(error) => match self.fall_back(set.on_error(), checks, &error) {
+                FallbackDecision::Fixed(decision) => decision,
+                FallbackDecision::Local(verdicts) => {
+                    Decision::combine(plan, &verdicts).into_fallback()
+                }
+            },
+        }
+    }
+
+    /// Makes the decisions on several requests, like [`Limiter::conclude`].
+    fn conclude_all(
+        &self,
+        set: &RuleSet,
+        (plan, ends): (&Plan, &(Ends, Ends)),
+        checks: &Checks<'_>,
+        verdicts: Result<Verdicts, StoreError>,
+    ) -> Vec<Decision> {
+        let error = match verdicts {
+            Ok(verdicts) => return Decision::combine_all(plan, ends, &verdicts),
+            Err(error) => error,
+        };
+        let mut decisions = match self.fall_back(set.on_error(), checks, &error) {
+            FallbackDecision::Fixed(decision) => vec![decision; ends.0.len()],
+            FallbackDecision::Local(verdicts) => Decision::combine_all(plan, ends, &verdicts)
+                .into_iter()
+                .map(Decision::into_fallback)
+                .collect(),
+        };
+        // A request that a rule decides by itself needs no store.
+        for (request, decision) in decisions.iter_mut().enumerate() {
+            if let Some(action) = plan.action(request) {
+                *decision = Decision::by_action(action);
+            }
+        }
+        decisions
+    }
+
+    /// Decides after the store failed.
+    fn fall_back(
+        &self,
+        on_error: OnError,
+        checks: &Checks<'_>,
+        error: &StoreError,
+    ) -> FallbackDecision {
+        let decides = checks.mode().takes().then_some(on_error);
+        let observers = &self.0.observers;
+        observers.each(|observer| observer.store_failed(error, decides));
+        self.0.fallback.decide(on_error, checks)
     }
 
     async fn verdicts(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
@@ -429,7 +667,7 @@ impl<S: Store> Limiter<S> {
     }
 
     fn known_set(&self, name: &str) -> Result<ActiveRuleSet, LimiterError> {
-        let set = self.rule_set(name);
+        let set = self.active_rule_set(name);
         set.ok_or_else(|| LimiterError::UnknownRuleSet(name.into()))
     }
 }
@@ -446,17 +684,17 @@ impl<S: LocalStore> Limiter<S> {
     }
 
     fn decide_sync(&self, rule_set: &str, context: &RequestContext<'_>, mode: Mode) -> Decision {
-        let Some(set) = self.rule_set(rule_set) else {
+        let Some(set) = self.active_rule_set(rule_set) else {
             return self.missing_rule_set(rule_set);
         };
-        let started = self.start_timing();
+        let started = self.0.observers.start_timing();
         let mut plan = Plan::new(mode);
         plan.fill(&set, context, &|| self.0.store.time());
         let verdicts = self.0.store.decide_now(&plan.checks(&set));
         let mut decision = Decision::combine(&plan, &verdicts);
         decision.set_rule_set(set);
         if mode.takes() {
-            self.observe(&decision, started);
+            self.0.observers.decided(&decision, started);
             self.observe_refused_wait(&decision);
         }
         decision

@@ -34,8 +34,9 @@
 //!     .connect()
 //!     .await?;
 //! let limiter = Limiter::new(api, store);
+//! let api_limits = limiter.rule_set("api")?;
 //! let ann = RequestContext::builder().user("ann").build();
-//! assert!(limiter.check("api", &ann).await.allowed());
+//! assert!(api_limits.check(&ann).await.allowed());
 //! # Ok(())
 //! # }
 //! ```

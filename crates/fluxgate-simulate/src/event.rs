@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use fluxgate_core::json::{ContextFields, Text, read_once, whole_number, without_position};
+use fluxgate_core::json::{
+    ContextFields, Text, concat_names, read_once, whole_number, without_position,
+};
 use fluxgate_core::store::Micros;
 use fluxgate_core::{RequestContext, RequestContextBuilder, Timestamp};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
@@ -142,12 +144,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-const FIELD_NAMES: [&str; 14] = {
-    let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
-    [
-        "t", "time", a, b, c, d, e, f, g, h, i, "hold", "hold_us", "settle",
-    ]
-};
+const FIELD_NAMES: [&str; 14] = concat_names(&[
+    &["t", "time"],
+    &ContextFields::NAMES,
+    &["hold", "hold_us", "settle"],
+]);
 
 /// The fields as they stand. The inner `None` is a `null`, which counts as absent.
 #[derive(Default)]

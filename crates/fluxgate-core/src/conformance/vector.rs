@@ -8,7 +8,7 @@ use crate::context::RequestContext;
 use crate::limiter::Limiter;
 use crate::store::Store;
 use crate::time::{Micros, Timestamp};
-use crate::yaml::{Fault, Faults, Node};
+use crate::yaml::{Fault, Faults, Fields, Node};
 
 /// A case of a vector file.
 pub(super) struct Vector<'n> {
@@ -88,12 +88,11 @@ impl Reader {
             "at", "expect", "check", "peek", "settle", "renew", "release", "refund", "reset",
             "state", "replace",
         ];
-        let fields = node.fields("a step", NAMES, &mut self.0);
-        let [at, expect, ..] = fields;
-        let at = self.required(node, at)?;
+        let fields = Fields::read(Some(node), "a step", &NAMES, &mut self.0);
+        let at = self.required(node, fields.get("at"))?;
         let at = self.number("`at`", Some(at))?;
-        let mut actions = NAMES.into_iter().zip(fields).skip(2);
-        let action = actions.find_map(|(name, action)| Some((name, action?)));
+        let mut actions = fields.iter();
+        let action = actions.find(|(name, _)| !["at", "expect"].contains(name));
         let Some((name, what)) = action else {
             self.0.add(node.position, "a step must do something");
             return None;
@@ -101,7 +100,7 @@ impl Reader {
         Some(Step {
             at: Timestamp::saturating_from_micros(at),
             action: self.action(name, what)?,
-            expect,
+            expect: fields.get("expect"),
         })
     }
 
@@ -127,7 +126,7 @@ impl Reader {
 
     /// Reads a request, and the name of its hold if it has one.
     fn check<'n>(&mut self, node: &'n Node) -> (RequestContext<'n>, Option<&'n str>) {
-        let names = [
+        const NAMES: [&str; 8] = [
             "ip",
             "user",
             "api_key",
@@ -137,35 +136,39 @@ impl Reader {
             "hold",
             "hold_us",
         ];
-        let [ip, user, api_key, path, cost, attributes, hold, hold_us] =
-            node.fields("a check", names, &mut self.0);
+        let fields = Fields::read(Some(node), "a check", &NAMES, &mut self.0);
         let mut context = RequestContext::builder();
-        if let Some(ip) = ip {
+        if let Some(ip) = fields.get("ip") {
             match ip.as_text().and_then(|ip| ip.parse::<IpAddr>().ok()) {
                 Some(ip) => context = context.ip(ip),
                 None => self.0.add(ip.position, "`ip` is not an address"),
             }
         }
-        if let Some(path) = path.and_then(Node::as_text) {
+        if let Some(path) = fields.get("path").and_then(Node::as_text) {
             context = context.path(path);
         }
-        if let Some(user) = user.and_then(Node::as_text) {
+        if let Some(user) = fields.get("user").and_then(Node::as_text) {
             context = context.user(user);
         }
-        if let Some(api_key) = api_key.and_then(Node::as_text) {
+        if let Some(api_key) = fields.get("api_key").and_then(Node::as_text) {
             context = context.api_key(api_key);
         }
-        if let Some(cost) = self.number("`cost`", cost) {
+        if let Some(cost) = self.number("`cost`", fields.get("cost")) {
             context = context.cost(cost);
         }
-        for (name, units) in self.attributes(attributes).unwrap_or_default() {
+        for (name, units) in self
+            .attributes(fields.get("attributes"))
+            .unwrap_or_default()
+        {
             context = context.attribute(name, units.to_string());
         }
-        let hold = hold.and_then(|hold| hold.text("`hold`", &mut self.0));
+        let hold = fields
+            .get("hold")
+            .and_then(|hold| hold.text("`hold`", &mut self.0));
         if hold.is_some() {
             context = context.held();
         }
-        if let Some(span) = self.number("`hold_us`", hold_us) {
+        if let Some(span) = self.number("`hold_us`", fields.get("hold_us")) {
             context = context.hold_for(Micros::new(span));
         }
         (context.build(), hold)

@@ -44,14 +44,15 @@ impl Decision {
     /// use fluxgate_core::{Limiter, ManualClock, MemoryStore, Quota, RequestContext, Rule};
     /// use fluxgate_core::{RuleSet, WaitRefusal};
     ///
-    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mails = Rule::new("mails")
     ///     .global()
     ///     .band(Quota::per_minute(1))
     ///     .wait_up_to(Duration::from_secs(90));
     /// let rules = RuleSet::builder("outgoing").rule(mails).build()?;
     /// let limiter = Limiter::new(rules, MemoryStore::with_clock(ManualClock::default()));
-    /// let check = || limiter.check_sync("outgoing", &RequestContext::default());
+    /// let outgoing = limiter.rule_set("outgoing")?;
+    /// let check = || outgoing.check_sync(&RequestContext::default());
     /// assert!(check().delay().is_zero());
     /// assert_eq!(check().delay(), Duration::from_secs(60));
     /// assert_eq!(check().wait_refusal(), Some(WaitRefusal::TooLong));

@@ -49,39 +49,41 @@ impl<'a> ContextFields<'a> {
         let Some(index) = Self::NAMES.iter().position(|known| *known == name) else {
             return Ok(false);
         };
+        let known = Self::NAMES[index];
         if self.seen & 1 << index != 0 {
-            return Err(de::Error::duplicate_field(Self::NAMES[index]));
+            return Err(de::Error::duplicate_field(known));
         }
         self.seen |= 1 << index;
-        match index {
-            0 => self.rule_set = read_text(name, map)?,
-            1 => self.ip = read_text(name, map)?,
-            2 => self.user = read_text(name, map)?,
-            3 => self.api_key = read_text(name, map)?,
-            4 => self.method = read_text(name, map)?,
-            5 => self.path = read_text(name, map)?,
-            6 => self.headers = read_value(name, map)?,
-            7 => self.attributes = read_value(name, map)?,
-            _ => self.cost = read_value(name, map)?,
+        match known {
+            "rule_set" => self.rule_set = read_text(name, map)?,
+            "ip" => self.ip = read_text(name, map)?,
+            "user" => self.user = read_text(name, map)?,
+            "api_key" => self.api_key = read_text(name, map)?,
+            "method" => self.method = read_text(name, map)?,
+            "path" => self.path = read_text(name, map)?,
+            "headers" => self.headers = read_value(name, map)?,
+            "attributes" => self.attributes = read_value(name, map)?,
+            "cost" => self.cost = read_value(name, map)?,
+            _ => return Ok(false),
         }
         Ok(true)
     }
 
     /// Returns the names of the fields that have a value.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
-        let is_given = [
-            self.rule_set.is_some(),
-            self.ip.is_some(),
-            self.user.is_some(),
-            self.api_key.is_some(),
-            self.method.is_some(),
-            self.path.is_some(),
-            self.headers.is_some(),
-            self.attributes.is_some(),
-            self.cost.is_some(),
+        let given = [
+            ("rule_set", self.rule_set.is_some()),
+            ("ip", self.ip.is_some()),
+            ("user", self.user.is_some()),
+            ("api_key", self.api_key.is_some()),
+            ("method", self.method.is_some()),
+            ("path", self.path.is_some()),
+            ("headers", self.headers.is_some()),
+            ("attributes", self.attributes.is_some()),
+            ("cost", self.cost.is_some()),
         ];
-        let names = Self::NAMES.into_iter().zip(is_given);
-        names.filter_map(|(name, is_given)| is_given.then_some(name))
+        let given = given.into_iter().filter(|(_, is_given)| *is_given);
+        given.map(|(name, _)| name)
     }
 
     /// Returns the request that the fields describe.
@@ -114,6 +116,25 @@ impl<'a> ContextFields<'a> {
         }
         Ok(context.build())
     }
+}
+
+/// Returns the names of several lists in one array, which must have room for exactly all of them.
+pub const fn concat_names<const N: usize>(lists: &[&[&'static str]]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let (mut list, mut count) = (0, 0);
+    while list < lists.len() {
+        let mut index = 0;
+        while index < lists[list].len() {
+            names[count] = lists[list][index];
+            (index, count) = (index + 1, count + 1);
+        }
+        list += 1;
+    }
+    assert!(
+        count == N,
+        "the array has another length than the lists together"
+    );
+    names
 }
 
 fn read_text<'a, M: MapAccess<'a>>(

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use super::fallback::Fallback;
+use super::fallback::FallbackDecision;
 use super::{BandState, Limiter, no_verdict};
 use crate::ad_hoc::{AdHocDecision, AdHocKey};
 use crate::algorithm::Mode;
@@ -53,14 +53,14 @@ impl<S: Store> Limiter<S> {
             Err(error) => error,
         };
         match self.fall_back(on_error, checks, &error) {
-            Fallback::Local(verdicts) => AdHocVerdicts::Fallback(verdicts),
-            Fallback::Fixed(decision) => AdHocVerdicts::Failed(decision),
+            FallbackDecision::Local(verdicts) => AdHocVerdicts::Fallback(verdicts),
+            FallbackDecision::Fixed(decision) => AdHocVerdicts::Failed(decision),
         }
     }
 
     /// Returns the store that decides if the other fails, once it was needed.
     pub(crate) fn fallback(&self) -> Option<&MemoryStore> {
-        self.0.fallback.get()
+        self.0.fallback.store()
     }
 
     /// Returns the state of a limit that comes with the call.

@@ -1,14 +1,13 @@
 //! Why a request is decided as it is.
 
-use super::{BandState, Limiter, LimiterError};
-use crate::algorithm::{Mode, Verdict};
+use super::BandState;
+use crate::algorithm::Verdict;
 use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::key::{KeyPart, OnMissingKey, describe_identity, missing_parts};
 use crate::lease::Lease;
 use crate::plan::{Action, Plan};
 use crate::rules::{ActiveRule, Rollout, RuleAction, RuleMode, RuleSet};
-use crate::store::{Store, StoreError};
 
 /// How every rule of a set contributes to a decision.
 #[derive(Clone, Debug)]
@@ -80,65 +79,15 @@ pub struct BandExplanation {
     pub denies: bool,
 }
 
-impl<S: Store> Limiter<S> {
-    /// Returns the decision that a request would get, with the reasons. Nothing is charged.
-    ///
-    /// ```
-    /// # use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let rule = Rule::new("uploads").match_path("/upload").per_user().band(Quota::per_day(10));
-    /// # let rules = RuleSet::builder("api").rule(rule).build()?;
-    /// # let limiter = Limiter::new(rules, MemoryStore::default());
-    /// let ann = RequestContext::builder().user("ann").path("/download").build();
-    /// let explanation = limiter.explain("api", &ann).await?;
-    /// assert_eq!(explanation.rules[0].failed.as_deref(), Some("path"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn explain(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-    ) -> Result<Explanation, LimiterError> {
-        let set = self.known_set(rule_set)?;
-        let mut plan = Plan::new(Mode::Preview);
-        plan.fill(&set, context, &|| self.0.store.time());
-        let before = self.verdicts(&plan.peeks(&set)).await?;
-        let after = self.verdicts(&plan.checks(&set)).await?;
-        let on_lease = self.on_lease_by_plan(&set, &plan).await?;
-        let mut decision = Decision::combine(&plan, &after);
-        let verdicts = BandVerdicts {
-            before: &before,
-            after: &after,
-            on_lease: &on_lease,
-        };
-        let rules = explain_rules(&set, &plan, context, &verdicts);
-        decision.set_rule_set(set);
-        Ok(Explanation { decision, rules })
-    }
-
-    /// Returns the units of each checked band that are out on lease.
-    async fn on_lease_by_plan(&self, set: &RuleSet, plan: &Plan) -> Result<Vec<u64>, StoreError> {
-        let mut on_lease = Vec::new();
-        for applied in &plan.applied {
-            let rule = &set.rules()[applied.rule as usize];
-            let bands = rule.bands_in(&applied.bands);
-            on_lease.extend(self.on_lease(plan.subject(applied, rule), bands).await?);
-        }
-        Ok(on_lease)
-    }
-}
-
 /// What the store says about the checked bands, in their order.
-struct BandVerdicts<'v> {
-    before: &'v [Verdict],
+pub(super) struct BandVerdicts<'v> {
+    pub(super) before: &'v [Verdict],
     /// Without those of shadow rules, which are not decided if the enforced ones deny.
-    after: &'v [Verdict],
-    on_lease: &'v [u64],
+    pub(super) after: &'v [Verdict],
+    pub(super) on_lease: &'v [u64],
 }
 
-fn explain_rules(
+pub(super) fn explain_rules(
     set: &RuleSet,
     plan: &Plan,
     context: &RequestContext<'_>,

@@ -27,17 +27,18 @@ impl<S: Store> Limiter<S> {
     /// let tokens = Rule::new("tokens").per_user().band(Quota::per_hour(10_000));
     /// let rules = RuleSet::builder("llm").rule(tokens).build()?;
     /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let llm = limiter.rule_set("llm")?;
     /// let prompt = RequestContext::builder()
     ///     .user("ann")
     ///     .cost(4_000)
     ///     .hold(Duration::from_secs(60))
     ///     .build();
-    /// let decision = limiter.check("llm", &prompt).await;
+    /// let decision = llm.check(&prompt).await;
     /// assert_eq!(decision.remaining(), Some(6_000));
     /// let hold = decision.hold().unwrap();
     /// let settled = limiter.settle(hold, Settlement::Cost(1_234)).await?.unwrap();
     /// assert_eq!(settled.charged, 1_234);
-    /// assert_eq!(limiter.peek("llm", &prompt).await.remaining(), Some(8_766));
+    /// assert_eq!(llm.peek(&prompt).await.remaining(), Some(8_766));
     /// # Ok(())
     /// # }
     /// ```
@@ -47,7 +48,7 @@ impl<S: Store> Limiter<S> {
         settlement: Settlement<'_>,
     ) -> Result<Option<Settled>, StoreError> {
         // The fallback knows only what it charged itself while the store failed.
-        let of_fallback = match self.0.fallback.get() {
+        let of_fallback = match self.0.fallback.store() {
             Some(fallback) => fallback.settle(hold, settlement).await?,
             None => None,
         };
@@ -55,7 +56,9 @@ impl<S: Store> Limiter<S> {
             Some(settled) => Some(settled),
             None => self.0.store.settle(hold, settlement).await?,
         };
-        self.each_observer(|observer| observer.hold_settled(hold, settled));
+        self.0
+            .observers
+            .each(|observer| observer.hold_settled(hold, settled));
         Ok(settled)
     }
 
@@ -69,7 +72,7 @@ impl<S: Store> Limiter<S> {
 
     /// Renews several holds like [`Limiter::renew`], in one call of the store.
     pub async fn renew_all(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
-        let mut renewed = match self.0.fallback.get() {
+        let mut renewed = match self.0.fallback.store() {
             Some(fallback) => fallback.renew(holds).await?,
             None => vec![false; holds.len()],
         };
@@ -85,7 +88,9 @@ impl<S: Store> Limiter<S> {
             }
         }
         for ((hold, span), _) in holds.iter().zip(&renewed).filter(|(_, renewed)| **renewed) {
-            self.each_observer(|observer| observer.hold_renewed(*hold, span.as_duration()));
+            self.0
+                .observers
+                .each(|observer| observer.hold_renewed(*hold, span.as_duration()));
         }
         Ok(renewed)
     }
@@ -101,14 +106,14 @@ impl<S: Store + 'static> Limiter<S> {
 
     /// Returns the number of holds that are kept.
     pub fn kept_holds(&self) -> usize {
-        self.0.kept.count()
+        self.0.renewals.count()
     }
 }
 
 #[cfg(feature = "tokio")]
 impl<S: Store + 'static> HoldKeeper for Limiter<S> {
     fn kept(&self) -> &HoldRenewals {
-        &self.0.kept
+        &self.0.renewals
     }
 
     async fn settle(
@@ -124,7 +129,9 @@ impl<S: Store + 'static> HoldKeeper for Limiter<S> {
     }
 
     fn hold_expired(&self, hold: HoldId) {
-        self.each_observer(|observer| observer.hold_expired(hold));
+        self.0
+            .observers
+            .each(|observer| observer.hold_expired(hold));
     }
 
     fn answers_at_once(&self) -> bool {
@@ -147,11 +154,12 @@ impl<S: Store + 'static> Limiter<S> {
     /// let exports = Rule::new("exports").per_user().band(Limit::concurrency(1).build()?);
     /// let rules = RuleSet::builder("api").rule(exports).build()?;
     /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let api = limiter.rule_set("api")?;
     /// let ann = RequestContext::builder().user("ann").build();
-    /// let export = limiter.hold("api", &ann).await.unwrap();
-    /// assert!(limiter.hold("api", &ann).await.is_err());
+    /// let export = api.hold(&ann).await.unwrap();
+    /// assert!(api.hold(&ann).await.is_err());
     /// drop(export);
-    /// assert!(limiter.hold("api", &ann).await.is_ok());
+    /// assert!(api.hold(&ann).await.is_ok());
     /// # Ok(())
     /// # }
     /// ```

@@ -1,51 +1,94 @@
 //! Rule sets that requests name and that do not exist.
 
-use super::Limiter;
-#[cfg(feature = "tracing")]
-use super::missing_names::MAX_NAMES;
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use super::observers::Observers;
 use crate::decision::{Decision, Outcome};
 use crate::rules::{OnMissingRuleSet, RuleSets};
-use crate::store::Store;
+use crate::sip::Sip13;
 use crate::time::Retry;
 
-impl<S: Store> Limiter<S> {
-    /// Returns the decision on a rule set that does not exist, and reports the name.
-    pub(super) fn without_rule_set(&self, name: &str, rules: &RuleSets) -> Decision {
-        self.decide_missing(name, rules, self.0.logs_missing)
-    }
+/// How many names are remembered. They may come from clients, so neither the memory nor the
+/// log may grow with them.
+const MAX_NAMES: usize = 1_000;
 
-    /// Decides like [`Limiter::without_rule_set`], and tells the observers but not the log: the
-    /// requests of a simulation are not real.
-    pub(super) fn simulate_missing(&self, name: &str, rules: &RuleSets) -> Decision {
-        self.decide_missing(name, rules, false)
-    }
+/// Decides requests that name a missing rule set, and reports each name once.
+#[derive(Debug)]
+pub(super) struct MissingRuleSets {
+    names: Mutex<MissingNames>,
+    /// The decision; `None` if the rules say it.
+    pub(super) decision: Option<OnMissingRuleSet>,
+    /// Whether the names are logged here, and not by an observer.
+    pub(super) are_logged: bool,
+}
 
-    fn decide_missing(&self, name: &str, rules: &RuleSets, logs: bool) -> Decision {
-        // If another thread holds the lock, the next request reports the name.
-        if let Ok(mut names) = self.0.missing.try_lock() {
-            if logs && let Some(count) = names.log(name) {
-                log_missing(name, rules, self.on_missing(rules), count);
-            }
-            names.report(name, || self.report_missing(name));
+/// Hashes of the names of missing rule sets. The names themselves may be long.
+#[derive(Debug, Default)]
+struct MissingNames {
+    /// Those that observers have reported.
+    reported: HashSet<u64>,
+    /// Those that the limiter has logged.
+    logged: HashSet<u64>,
+}
+
+impl MissingRuleSets {
+    pub(super) fn new() -> Self {
+        Self {
+            names: Mutex::default(),
+            decision: None,
+            are_logged: true,
         }
-        match self.on_missing(rules) {
+    }
+
+    /// Returns the decision on a rule set that does not exist, and reports the name.
+    pub(super) fn decide(&self, name: &str, rules: &RuleSets, observers: &Observers) -> Decision {
+        self.report(name, rules, observers, self.are_logged)
+    }
+
+    /// Decides without logging the name: the requests of a simulation are not real.
+    pub(super) fn simulate(&self, name: &str, rules: &RuleSets, observers: &Observers) -> Decision {
+        self.report(name, rules, observers, false)
+    }
+
+    fn report(&self, name: &str, rules: &RuleSets, observers: &Observers, logs: bool) -> Decision {
+        let on_missing = self.decision.unwrap_or(rules.on_missing());
+        // If another thread holds the lock, the next request reports the name.
+        if let Ok(mut names) = self.names.try_lock() {
+            if logs && let Some(count) = names.log(name) {
+                log_missing(name, rules, on_missing, count);
+            }
+            names.report(name, || observers.rule_set_missing(name));
+        }
+        match on_missing {
             OnMissingRuleSet::Allow => Decision::no_rule(),
             OnMissingRuleSet::Deny => Decision::without_rule(false, Outcome::Denied, Retry::Never),
         }
     }
+}
 
-    fn on_missing(&self, rules: &RuleSets) -> OnMissingRuleSet {
-        self.0.on_missing.unwrap_or(rules.on_missing())
+impl MissingNames {
+    /// Returns how many names have been logged, if this one must be logged now.
+    fn log(&mut self, name: &str) -> Option<usize> {
+        let is_new = self.logged.len() < MAX_NAMES && self.logged.insert(hash(name));
+        is_new.then_some(self.logged.len())
     }
 
-    /// Returns whether an observer has reported a missing rule set.
-    fn report_missing(&self, name: &str) -> bool {
-        let mut is_reported = false;
-        for observer in &self.0.observers {
-            is_reported |= observer.rule_set_missing(name);
+    /// Calls `report` unless the name has been reported. It returns whether it is now.
+    fn report(&mut self, name: &str, report: impl FnOnce() -> bool) {
+        let hash = hash(name);
+        if !self.reported.contains(&hash) && report() {
+            // Reporting a name twice is better than growing without bound.
+            if self.reported.len() >= MAX_NAMES {
+                self.reported.clear();
+            }
+            self.reported.insert(hash);
         }
-        is_reported
     }
+}
+
+fn hash(name: &str) -> u64 {
+    Sip13::PUBLIC.hash(name.as_bytes()) as u64
 }
 
 #[cfg(feature = "tracing")]

@@ -44,7 +44,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         let rules = self.0.rules.load();
         let Some(set) = rules.get(rule_set) else {
             // Simulations report these themselves.
-            return self.simulate_missing(rule_set, &rules);
+            return self.0.missing.simulate(rule_set, &rules, &self.0.observers);
         };
         let mut plan = Plan::new(Mode::Take);
         plan.fill(set, context, &|| now);

@@ -1,4 +1,4 @@
-//! Requests that wait for their units.
+//! Requests that wait for their units, and reservations that other processes cancel.
 
 use super::Limiter;
 use crate::algorithm::Mode;
@@ -6,8 +6,9 @@ use crate::context::RequestContext;
 use crate::decision::Decision;
 #[cfg(feature = "tokio")]
 use crate::decision::WaitRefusal;
+use crate::hold::HoldId;
 use crate::reservation::Reservation;
-use crate::store::{Store, WaitPermit};
+use crate::store::{KeptReservation, Store, StoreError, WaitPermit};
 use crate::task;
 
 impl<S: Store + 'static> Limiter<S> {
@@ -20,17 +21,18 @@ impl<S: Store + 'static> Limiter<S> {
     /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mails = Rule::new("mails")
     ///     .global()
     ///     .band(Quota::per_minute(1))
     ///     .wait_up_to(Duration::from_secs(60));
     /// let rules = RuleSet::builder("outgoing").rule(mails).build()?;
     /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let outgoing = limiter.rule_set("outgoing")?;
     /// let context = RequestContext::default();
-    /// let first = limiter.reserve("outgoing", &context).await.unwrap();
+    /// let first = outgoing.reserve(&context).await.unwrap();
     /// assert_eq!(first.into_delay(), Duration::ZERO);
-    /// let second = limiter.reserve("outgoing", &context).await.unwrap();
+    /// let second = outgoing.reserve(&context).await.unwrap();
     /// assert!(second.delay() > Duration::from_secs(59));
     /// # Ok(())
     /// # }
@@ -53,7 +55,7 @@ impl<S: Store + 'static> Limiter<S> {
         rule_set: &str,
         context: &RequestContext<'_>,
     ) -> Result<Reservation<Decision>, Decision> {
-        let (decision, permit) = match self.rule_set(rule_set) {
+        let (decision, permit) = match self.active_rule_set(rule_set) {
             Some(set) => self.check_with_permit(&set, context, Mode::Take).await,
             None => (self.missing_rule_set(rule_set), WaitPermit::unbounded()),
         };
@@ -126,6 +128,54 @@ impl<S: Store + 'static> Limiter<S> {
         let is_delayed = !reservation.delay().is_zero();
         let _waiting = is_delayed.then(|| ObservedWait::begin(self));
         reservation.wait().await
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Keeps what a delayed decision has reserved until the request goes on, so that any
+    /// process can cancel it by [`Decision::reservation`]. `context` must be that of the
+    /// decision. Does nothing if nothing is reserved, or it is kept already.
+    pub async fn keep_reservation(
+        &self,
+        decision: &mut Decision,
+        context: &RequestContext<'_>,
+    ) -> Result<(), StoreError> {
+        if decision.reservation().is_some() {
+            return Ok(());
+        }
+        let Some(charge) = decision.charge(context) else {
+            return Ok(());
+        };
+        let hold = decision.hold();
+        let reservation = KeptReservation {
+            id: hold.unwrap_or_else(HoldId::random),
+            until: decision.resumes_at(),
+            wait: decision.delay_micros(),
+            is_held: hold.is_some(),
+            charges: charge.iter().collect(),
+        };
+        let kept = match (charge.by_fallback(), self.0.fallback.store()) {
+            (false, _) => self.0.store.keep_reservation(&reservation).await?,
+            (true, Some(fallback)) => fallback.keep_reservation(&reservation).await?,
+            (true, None) => false,
+        };
+        if kept {
+            decision.set_reservation(reservation.id);
+        }
+        Ok(())
+    }
+
+    /// Cancels a reservation: its units return, except those that later reservations were
+    /// queued behind, and its hold ends if it has one. Returns `false`, and changes nothing, if
+    /// there is no such reservation, it has been cancelled, or the request has gone on.
+    pub async fn cancel_reservation(&self, id: HoldId) -> Result<bool, StoreError> {
+        // The fallback knows only what it charged itself while the store failed.
+        if let Some(fallback) = self.0.fallback.store()
+            && fallback.cancel_reservation(id).await?
+        {
+            return Ok(true);
+        }
+        self.0.store.cancel_reservation(id).await
     }
 }
 

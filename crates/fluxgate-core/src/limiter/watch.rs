@@ -10,6 +10,8 @@ use tokio::task::{AbortHandle, JoinHandle};
 use super::Limiter;
 use crate::store::Store;
 #[cfg(feature = "yaml")]
+use file::RuleFile;
+#[cfg(feature = "yaml")]
 pub use file::RuleFileError;
 
 /// Keeps the rules of a limiter up to date until it is dropped. Bind it to a name such as
@@ -37,10 +39,46 @@ impl fmt::Debug for RuleWatch {
 }
 
 impl<S: Store + 'static> Limiter<S> {
-    /// Reports that new rules are active, or why not.
+    /// Tells the observers that new rules are active, or why not.
     pub fn observe_rules(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {
-        for observer in &self.0.observers {
-            observer.rules_changed(loaded);
-        }
+        let observers = &self.0.observers;
+        observers.each(|observer| observer.rules_changed(loaded));
+    }
+
+    /// Loads a rule file, and loads it again within about a second of each change, until the
+    /// returned value is dropped. A later version that is not valid is reported to the
+    /// [`Observer`](crate::Observer), and the last good one stays active.
+    ///
+    /// ```no_run
+    /// # use fluxgate_core::{Limiter, MemoryStore, RuleFileError, RuleSets};
+    /// # async fn run() -> Result<(), RuleFileError> {
+    /// let limiter = Limiter::new(RuleSets::default(), MemoryStore::default());
+    /// let _watch = limiter.watch_file("rules.yaml").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It must be called in a Tokio runtime.
+    #[cfg(feature = "yaml")]
+    pub async fn watch_file(
+        &self,
+        path: impl Into<std::path::PathBuf>,
+    ) -> Result<RuleWatch, RuleFileError> {
+        let (mut file, rules) = RuleFile::open(path.into()).await?;
+        // The state of replaced rules expires by itself if the store fails.
+        let _ = self.replace_rules(rules).await;
+        let limiter = self.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                match file.changed().await {
+                    Ok(rules) => {
+                        let _ = limiter.replace_rules(rules).await;
+                        limiter.observe_rules(Ok(()));
+                    }
+                    Err(error) => limiter.observe_rules(Err(&error)),
+                }
+            }
+        });
+        Ok(RuleWatch::new(&task))
     }
 }

@@ -76,14 +76,15 @@ impl RuleSetBuilder {
     /// ```
     /// use fluxgate_core::{Limiter, MemoryStore, Outcome, RequestContext, Rule, RuleSet, ValueMatch};
     ///
-    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let api = RuleSet::builder("api")
     ///     .list("blocked", ["user-13", "user-99"])
     ///     .rule(Rule::new("no-entry").match_user(ValueMatch::in_list("blocked")).deny())
     ///     .build()?;
     /// let limiter = Limiter::new(api, MemoryStore::default());
+    /// let api_limits = limiter.rule_set("api")?;
     /// let blocked = RequestContext::builder().user("user-13").build();
-    /// assert_eq!(limiter.check_sync("api", &blocked).outcome(), Outcome::Forbidden);
+    /// assert_eq!(api_limits.check_sync(&blocked).outcome(), Outcome::Forbidden);
     /// # Ok(())
     /// # }
     /// ```

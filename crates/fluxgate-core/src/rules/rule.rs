@@ -417,15 +417,16 @@ impl Rule {
     /// ```
     /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
     ///
-    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tokens = Rule::new("tokens").global().band(Quota::per_hour(10_000)).charge_always();
     /// let rules = RuleSet::builder("llm").rule(tokens).build()?;
     /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let llm = limiter.rule_set("llm")?;
     /// let used = |tokens| RequestContext::builder().cost(tokens).build();
-    /// assert!(limiter.check_sync("llm", &used(6_000)).allowed());
-    /// assert!(!limiter.check_sync("llm", &used(6_000)).allowed());
+    /// assert!(llm.check_sync(&used(6_000)).allowed());
+    /// assert!(!llm.check_sync(&used(6_000)).allowed());
     /// // It owes 2,000, so nothing is admitted.
-    /// assert!(!limiter.check_sync("llm", &used(0)).allowed());
+    /// assert!(!llm.check_sync(&used(0)).allowed());
     /// # Ok(())
     /// # }
     /// ```

@@ -38,6 +38,12 @@ impl<'n> Fields<'n> {
             .map(|(_, value)| *value)
             .filter(|value| !value.is_null())
     }
+
+    /// Returns the names and values of the fields that are given, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'n str, &'n Node)> {
+        let given = self.given.iter().copied();
+        given.filter(|(_, value)| !value.is_null())
+    }
 }
 
 /// Adds the fault of a field that a mapping does not have.

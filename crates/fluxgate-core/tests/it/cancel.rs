@@ -644,7 +644,7 @@ fn charges_of_the_fallback_are_cancelled_there() {
 fn a_check_without_waiting_decides_like_any_other() {
     let rules = set_of("{ id: r, scope: per_user, bands: [ { capacity: 2, window: 1h } ] }");
     let gate = Gate::new(&rules);
-    let set = gate.limiter.rule_set("s").unwrap();
+    let set = gate.limiter.active_rule_set("s").unwrap();
     let context = RequestContext::builder().user("u").build();
     let limiter: &Limiter<MemoryStore<ManualClock>> = &gate.limiter;
     let first = limiter.try_check(&set, &context, Mode::Take).unwrap();

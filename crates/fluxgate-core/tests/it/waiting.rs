@@ -111,7 +111,7 @@ fn a_denial_says_why_the_request_may_not_wait() {
     let gate = Gate::new(&set_of(&rule("a", &waits(5), "1/s")));
     let context = RequestContext::default();
     assert!(gate.take(1).allowed());
-    let set = gate.limiter.rule_set("s").unwrap();
+    let set = gate.limiter.active_rule_set("s").unwrap();
     let now = gate
         .limiter
         .try_check(&set, &context, Mode::TakeNow)

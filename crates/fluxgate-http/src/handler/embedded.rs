@@ -18,7 +18,7 @@ impl<S: Store + 'static> Handler for Limiter<S> {
     type Pending = PendingDecision;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
-        self.rule_set(rule_set)
+        self.active_rule_set(rule_set)
     }
 
     fn header_names<'r>(&'r self, rules: &'r Self::Rules) -> HeaderNames<'r> {

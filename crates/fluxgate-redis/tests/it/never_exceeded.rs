@@ -223,7 +223,7 @@ async fn while_waiting_requests_are_cancelled() {
         let limiter = Limiter::new(rules(), store.build().unwrap());
         let (released, random) = (Arc::clone(&released), random.clone());
         tasks.spawn(async move {
-            let set = limiter.rule_set("s").unwrap();
+            let set = limiter.active_rule_set("s").unwrap();
             let mut round = 0;
             while start.elapsed() < span || units_of(&released) <= enough {
                 assert!(start.elapsed() < span + WAIT_TIMEOUT, "too few go on");

@@ -117,7 +117,7 @@ impl Handler for RemoteHandler {
 
     fn rules(&self, rule_set: &str) -> RemoteRules {
         let local = match &self.settings.on_error {
-            OnError::Local(limiter) => limiter.rule_set(rule_set),
+            OnError::Local(limiter) => limiter.active_rule_set(rule_set),
             OnError::Allow | OnError::Deny => None,
         };
         let selected = self.settings.headers.as_ref();

@@ -26,7 +26,7 @@ impl Handler for Recording {
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
         self.1.add(format!("rules of {rule_set}"));
-        self.0.rule_set(rule_set)
+        self.0.active_rule_set(rule_set)
     }
 
     fn header_names<'r>(&'r self, rules: &'r Self::Rules) -> HeaderNames<'r> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::json::{ContextFields, Text, read_once};
+use fluxgate_core::json::{ContextFields, Text, concat_names, read_once};
 use fluxgate_core::{Decision, RequestContext, RequestContextBuilder};
 use fluxgate_http::server::{Listener, Origin, STATUS};
 use fluxgate_http::{FailedClosedStatus, PROBLEM_JSON, Problem};
@@ -30,24 +30,11 @@ pub(super) const NORMAL_PATH: &str = "normal_path";
 /// The field of callers whose server routes without case.
 const IGNORE_CASE: &str = "ignore_case";
 
-/// The fields of a check beside those of the request.
-const OWN_FIELDS: [&str; 6] = [NORMAL_PATH, IGNORE_CASE, "peek", "wait", "again", "hold"];
-
-/// All fields of a check.
-const FIELDS: [&str; ContextFields::NAMES.len() + OWN_FIELDS.len()] = {
-    let context = ContextFields::NAMES;
-    let mut fields = [""; ContextFields::NAMES.len() + OWN_FIELDS.len()];
-    let mut index = 0;
-    while index < fields.len() {
-        fields[index] = if index < context.len() {
-            context[index]
-        } else {
-            OWN_FIELDS[index - context.len()]
-        };
-        index += 1;
-    }
-    fields
-};
+/// The names of the fields of a check.
+const FIELDS: [&str; 15] = concat_names(&[
+    &ContextFields::NAMES,
+    &[NORMAL_PATH, IGNORE_CASE, "peek", "wait", "again", "hold"],
+]);
 
 /// Decides one request. Simple checks take the [fast path](super::fast_path) instead.
 pub(super) async fn check(

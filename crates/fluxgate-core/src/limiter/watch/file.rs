@@ -1,14 +1,11 @@
-//! Rules that follow a file.
+//! A rule file that changes.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::RuleWatch;
-use crate::limiter::Limiter;
 use crate::regular_file;
 use crate::rules::{RuleSets, RulesError};
-use crate::store::Store;
 
 /// How often a file is read. A file that is replaced by a rename or through a symbolic link
 /// is noticed like any other.
@@ -36,55 +33,40 @@ pub enum RuleFileError {
     },
 }
 
-impl<S: Store + 'static> Limiter<S> {
-    /// Loads a rule file, and loads it again within about a second of each change, until the
-    /// returned value is dropped. A later version that is not valid is reported to the
-    /// [`Observer`](crate::Observer), and the last good one stays active.
-    ///
-    /// ```no_run
-    /// # use fluxgate_core::{Limiter, MemoryStore, RuleFileError, RuleSets};
-    /// # async fn run() -> Result<(), RuleFileError> {
-    /// let limiter = Limiter::new(RuleSets::default(), MemoryStore::default());
-    /// let _watch = limiter.watch_file("rules.yaml").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// It must be called in a Tokio runtime.
-    pub async fn watch_file(&self, path: impl Into<PathBuf>) -> Result<RuleWatch, RuleFileError> {
-        let path = path.into();
+/// A rule file that is read again and again.
+pub(super) struct RuleFile {
+    path: PathBuf,
+    /// The text that was read last; `None` if the file could not be read.
+    last: Option<String>,
+}
+
+impl RuleFile {
+    /// Reads the file for the first time.
+    pub(super) async fn open(path: PathBuf) -> Result<(Self, RuleSets), RuleFileError> {
         let text = read(&path).await?;
-        // The state of replaced rules expires by itself if the store fails.
-        let _ = self.replace_rules(parse(&path, &text)?).await;
-        // What was read last; `None` if the file could not be read.
-        let mut last = Some(text);
-        let limiter = self.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(POLL).await;
-                let loaded = match read(&path).await {
-                    Ok(text) if last.as_ref() == Some(&text) => continue,
-                    Ok(text) => {
-                        let rules = parse(&path, &text);
-                        last = Some(text);
-                        rules
-                    }
-                    Err(_) if last.is_none() => continue,
-                    Err(error) => {
-                        last = None;
-                        Err(error)
-                    }
-                };
-                match loaded {
-                    Ok(rules) => {
-                        let _ = limiter.replace_rules(rules).await;
-                        limiter.observe_rules(Ok(()));
-                    }
-                    Err(error) => limiter.observe_rules(Err(&error)),
+        let rules = parse(&path, &text)?;
+        let last = Some(text);
+        Ok((Self { path, last }, rules))
+    }
+
+    /// Waits until the text changes, or can no longer be read, and returns the new rules.
+    pub(super) async fn changed(&mut self) -> Result<RuleSets, RuleFileError> {
+        loop {
+            tokio::time::sleep(POLL).await;
+            match read(&self.path).await {
+                Ok(text) if self.last.as_ref() == Some(&text) => {}
+                Ok(text) => {
+                    let rules = parse(&self.path, &text);
+                    self.last = Some(text);
+                    return rules;
+                }
+                Err(_) if self.last.is_none() => {}
+                Err(error) => {
+                    self.last = None;
+                    return Err(error);
                 }
             }
-        });
-        Ok(RuleWatch::new(&task))
+        }
     }
 }
 

@@ -5,46 +5,38 @@ use crate::key::KeyPart;
 use crate::matcher::{ValueMatch, Values};
 use crate::rules::cost::{Cost, Tokens};
 use crate::rules::rule::{Key, Pairs, Rule, ValueMatches};
-use crate::yaml::{Node, Value};
+use crate::yaml::{Fields, Node, Value};
+
+/// The fields of `match`.
+const FIELDS: [&str; 9] = [
+    "path",
+    "not_path",
+    "methods",
+    "headers",
+    "attributes",
+    "user",
+    "api_key",
+    "ip",
+    "not_ip",
+];
 
 impl RuleReader<'_> {
     pub(super) fn conditions(&mut self, node: Option<&Node>, rule: &mut Rule) {
         let Some(node) = node else { return };
-        let [
-            path,
-            not_path,
-            methods,
-            headers,
-            attributes,
-            user,
-            api_key,
-            ip,
-            not_ip,
-        ] = node.fields(
-            "`match`",
-            [
-                "path",
-                "not_path",
-                "methods",
-                "headers",
-                "attributes",
-                "user",
-                "api_key",
-                "ip",
-                "not_ip",
-            ],
-            self.faults,
-        );
-        rule.paths = self.list(path, "`path`", "a path pattern");
-        rule.not_paths = self.list(not_path, "`not_path`", "a path pattern");
-        rule.methods = self.list(methods, "`methods`", "a method");
-        rule.match_headers = self.value_matches(headers, "`headers`", "a header's value");
+        let fields = Fields::read(Some(node), "`match`", &FIELDS, self.faults);
+        rule.paths = self.list(fields.get("path"), "`path`", "a path pattern");
+        rule.not_paths = self.list(fields.get("not_path"), "`not_path`", "a path pattern");
+        rule.methods = self.list(fields.get("methods"), "`methods`", "a method");
+        rule.match_headers =
+            self.value_matches(fields.get("headers"), "`headers`", "a header's value");
         let what = "an attribute's value";
-        rule.match_attributes = self.value_matches(attributes, "`attributes`", what);
+        rule.match_attributes = self.value_matches(fields.get("attributes"), "`attributes`", what);
+        let user = fields.get("user");
         rule.match_user = user.map(|node| self.value_match(node, "`user`"));
+        let api_key = fields.get("api_key");
         rule.match_api_key = api_key.map(|node| self.value_match(node, "`api_key`"));
-        (rule.ips, rule.ip_list) = self.networks(ip, "`ip`");
-        (rule.not_ips, rule.not_ip_list) = self.networks(not_ip, "`not_ip`");
+        (rule.ips, rule.ip_list) = self.networks(fields.get("ip"), "`ip`");
+        (rule.not_ips, rule.not_ip_list) = self.networks(fields.get("not_ip"), "`not_ip`");
     }
 
     /// Reads networks, or `{ in: LIST }`.

@@ -13,7 +13,7 @@ use crate::rules::rule::{DEFAULT_PRIORITY, Override, Rule, RuleMode};
 use crate::rules::values;
 use crate::time::Timestamp;
 use crate::time::parse_rfc3339;
-use crate::yaml::{Faults, Node, Position};
+use crate::yaml::{Faults, Fields, Node, Position};
 
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(5);
 
@@ -33,158 +33,139 @@ pub(super) struct BandStyle {
     pub(super) hold: Duration,
 }
 
+/// The fields of a rule.
+const FIELDS: [&str; 26] = [
+    "id",
+    "name",
+    "enabled",
+    "mode",
+    "action",
+    "status",
+    "priority",
+    "match",
+    "scope",
+    "key",
+    "group",
+    "rollout",
+    "on_missing_key",
+    "algorithm",
+    "shape",
+    "hold",
+    "bands",
+    "cost",
+    "clamp",
+    "on_exceed",
+    "max_wait",
+    "lease",
+    "overrides",
+    "charge",
+    "reset_on_change",
+    "attributes",
+];
+
+/// The fields of rules that do not limit, too.
+const COMMON_FIELDS: [&str; 9] = [
+    "id",
+    "name",
+    "enabled",
+    "mode",
+    "action",
+    "status",
+    "priority",
+    "match",
+    "attributes",
+];
+
 impl RuleReader<'_> {
     pub(super) fn rule(&mut self, node: &Node) -> Rule {
-        let [
-            id,
-            name,
-            enabled,
-            mode,
-            action,
-            status,
-            priority,
-            matches,
-            scope,
-            key,
-            group,
-            rollout,
-            on_missing_key,
-            algorithm,
-            shape,
-            hold,
-            bands,
-            cost,
-            clamp,
-            on_exceed,
-            max_wait,
-            lease,
-            overrides,
-            charge,
-            reset_on_change,
-            attributes,
-        ] = node.fields(
-            "a rule",
-            [
-                "id",
-                "name",
-                "enabled",
-                "mode",
-                "action",
-                "status",
-                "priority",
-                "match",
-                "scope",
-                "key",
-                "group",
-                "rollout",
-                "on_missing_key",
-                "algorithm",
-                "shape",
-                "hold",
-                "bands",
-                "cost",
-                "clamp",
-                "on_exceed",
-                "max_wait",
-                "lease",
-                "overrides",
-                "charge",
-                "reset_on_change",
-                "attributes",
-            ],
-            self.faults,
-        );
+        let fields = Fields::read(Some(node), "a rule", &FIELDS, self.faults);
+        let id = fields.get("id");
         if id.is_none() && node.is_map() {
             self.faults.add(node.position, "a rule needs an `id`");
         }
         let id = id.and_then(|node| node.text("`id`", self.faults));
         let mut rule = Rule::with_id(id.map(Into::into));
-        let name = name.and_then(|node| node.text("`name`", self.faults));
+        let name = fields
+            .get("name")
+            .and_then(|node| node.text("`name`", self.faults));
         rule.name = name.map(Into::into);
-        rule.enabled = self.boolean(enabled, "`enabled`", true);
+        rule.enabled = self.boolean(fields.get("enabled"), "`enabled`", true);
         let modes = [("enforce", RuleMode::Enforce), ("shadow", RuleMode::Shadow)];
-        let mode = mode.and_then(|node| node.one_of("`mode`", &modes, self.faults));
+        let mode = fields
+            .get("mode")
+            .and_then(|node| node.one_of("`mode`", &modes, self.faults));
         rule.mode = mode.unwrap_or_default();
-        let priority = priority.and_then(|node| {
+        let priority = fields.get("priority").and_then(|node| {
             let (least, most) = (i64::from(i32::MIN), i64::from(i32::MAX));
             node.whole("`priority`", least, most, self.faults)
         });
         let priority = priority.and_then(|priority| i32::try_from(priority).ok());
         rule.priority = priority.unwrap_or(DEFAULT_PRIORITY);
-        self.conditions(matches, &mut rule);
-        let known = self.action(action, status);
+        self.conditions(fields.get("match"), &mut rule);
+        let known = self.action(fields.get("action"), fields.get("status"));
         rule.action = known.unwrap_or(RuleAction::Allow);
-        let attributes = attributes.map(|node| self.texts(node, "`attributes`"));
+        let attributes = fields
+            .get("attributes")
+            .map(|node| self.texts(node, "`attributes`"));
         rule.attributes = attributes.unwrap_or_default();
         if rule.action.decides() {
-            let of_limits = [
-                ("scope", scope),
-                ("key", key),
-                ("group", group),
-                ("rollout", rollout),
-                ("on_missing_key", on_missing_key),
-                ("algorithm", algorithm),
-                ("shape", shape),
-                ("hold", hold),
-                ("bands", bands),
-                ("cost", cost),
-                ("clamp", clamp),
-                ("on_exceed", on_exceed),
-                ("max_wait", max_wait),
-                ("lease", lease),
-                ("overrides", overrides),
-                ("charge", charge),
-                ("reset_on_change", reset_on_change),
-            ];
-            for (field, node) in of_limits {
-                // What an unknown action may have is not known either.
-                if let Some(node) = node.filter(|_| known.is_some()) {
-                    self.faults
-                        .add(node.position, misplaced(field, rule.action));
-                }
+            // What an unknown action may have is not known either.
+            let fields = fields.iter().filter(|_| known.is_some());
+            for (field, node) in fields.filter(|(field, _)| !COMMON_FIELDS.contains(field)) {
+                self.faults
+                    .add(node.position, misplaced(field, rule.action));
             }
             return rule;
         }
-        rule.key = self.key(scope, key);
-        let group = group.and_then(|node| node.text("`group`", self.faults));
+        rule.key = self.key(fields.get("scope"), fields.get("key"));
+        let group = fields
+            .get("group")
+            .and_then(|node| node.text("`group`", self.faults));
         rule.group = group.map(Into::into);
-        rule.rollout = rollout.and_then(|node| self.rollout(node));
-        let on_missing_key = on_missing_key
+        rule.rollout = fields.get("rollout").and_then(|node| self.rollout(node));
+        let on_missing_key = fields
+            .get("on_missing_key")
             .and_then(|node| node.one_of("`on_missing_key`", &OnMissingKey::NAMES, self.faults));
         rule.on_missing_key = on_missing_key.unwrap_or_default();
-        let algorithm = match algorithm {
+        let algorithm = match fields.get("algorithm") {
             Some(node) => node.one_of("`algorithm`", &Algorithm::NAMES, self.faults),
             None => Some(Algorithm::TokenBucket),
         };
+        let shape = fields.get("shape");
         let style = BandStyle {
             // A leaky bucket can have all fields.
             algorithm: algorithm.unwrap_or(Algorithm::LeakyBucket),
             is_known: algorithm.is_some(),
             shape: self.boolean(shape, "`shape`", false),
             shape_at: shape.map_or(node.position, |node| node.position),
-            hold: self.hold(hold, algorithm),
+            hold: self.hold(fields.get("hold"), algorithm),
         };
+        let bands = fields.get("bands");
         rule.bands = bands.map_or(Vec::new(), |node| self.bands(node, &style));
-        let cost = cost.and_then(|node| self.cost(node));
+        let cost = fields.get("cost").and_then(|node| self.cost(node));
         rule.cost = cost.unwrap_or_default();
-        rule.clamp = self.boolean(clamp, "`clamp`", false);
-        let waits = on_exceed
+        rule.clamp = self.boolean(fields.get("clamp"), "`clamp`", false);
+        let waits = fields
+            .get("on_exceed")
             .and_then(|node| {
                 let names = [("reject", false), ("wait", true)];
                 node.one_of("`on_exceed`", &names, self.faults)
             })
             .unwrap_or(false);
+        let max_wait = fields.get("max_wait");
         let max_wait = max_wait.and_then(|node| values::duration(node, "`max_wait`", self.faults));
         rule.max_wait = waits.then(|| max_wait.unwrap_or(DEFAULT_MAX_WAIT));
-        rule.lease = lease.and_then(|node| self.lease(node));
-        if let Some(node) = overrides {
+        rule.lease = fields.get("lease").and_then(|node| self.lease(node));
+        if let Some(node) = fields.get("overrides") {
             let nodes = node.list("`overrides`", self.faults).iter();
             rule.overrides = nodes.map(|node| self.override_of(node, &style)).collect();
         }
         let charges = [("when_allowed", false), ("always", true)];
+        let charge = fields.get("charge");
         let charge = charge.and_then(|node| node.one_of("`charge`", &charges, self.faults));
         rule.charge_always = charge.unwrap_or(false);
-        rule.reset_on_change = self.boolean(reset_on_change, "`reset_on_change`", false);
+        rule.reset_on_change =
+            self.boolean(fields.get("reset_on_change"), "`reset_on_change`", false);
         rule
     }
 

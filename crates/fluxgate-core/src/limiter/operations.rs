@@ -1,9 +1,13 @@
-//! Refunds, resets and states of identities.
+//! What operators do: states, refunds, resets and explanations.
 
+use super::explain::{BandVerdicts, Explanation, explain_rules};
 use super::{BandState, Limiter, LimiterError, no_verdict, require_limit, unknown_rule};
 use crate::algorithm::Mode;
 use crate::band::Band;
+use crate::context::RequestContext;
+use crate::decision::Decision;
 use crate::key::{Subject, SubjectBytes};
+use crate::plan::Plan;
 use crate::rules::{ActiveRule, ActiveRuleSet, RuleSet};
 use crate::store::{Checks, Group, Store, StoreError};
 
@@ -102,6 +106,54 @@ impl<S: Store> Limiter<S> {
         Ok(states.collect())
     }
 
+    /// Returns the decision that a request would get, with the reasons. Nothing is charged.
+    ///
+    /// ```
+    /// # use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rule = Rule::new("uploads").match_path("/upload").per_user().band(Quota::per_day(10));
+    /// # let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let ann = RequestContext::builder().user("ann").path("/download").build();
+    /// let explanation = limiter.explain("api", &ann).await?;
+    /// assert_eq!(explanation.rules[0].failed.as_deref(), Some("path"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn explain(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Explanation, LimiterError> {
+        let set = self.known_set(rule_set)?;
+        let mut plan = Plan::new(Mode::Preview);
+        plan.fill(&set, context, &|| self.0.store.time());
+        let before = self.verdicts(&plan.peeks(&set)).await?;
+        let after = self.verdicts(&plan.checks(&set)).await?;
+        let on_lease = self.on_lease_by_plan(&set, &plan).await?;
+        let verdicts = BandVerdicts {
+            before: &before,
+            after: &after,
+            on_lease: &on_lease,
+        };
+        let rules = explain_rules(&set, &plan, context, &verdicts);
+        let mut decision = Decision::combine(&plan, &after);
+        decision.set_rule_set(set);
+        Ok(Explanation { decision, rules })
+    }
+
+    /// Returns the units of each checked band that are out on lease.
+    async fn on_lease_by_plan(&self, set: &RuleSet, plan: &Plan) -> Result<Vec<u64>, StoreError> {
+        let mut on_lease = Vec::new();
+        for applied in &plan.applied {
+            let rule = &set.rules()[applied.rule as usize];
+            let bands = rule.bands_in(&applied.bands);
+            on_lease.extend(self.on_lease(plan.subject(applied, rule), bands).await?);
+        }
+        Ok(on_lease)
+    }
+
     /// Returns an identity of a rule, with the bands that it has now.
     fn target<'s>(
         &self,
@@ -121,11 +173,7 @@ impl<S: Store> Limiter<S> {
 
     /// Returns the units of each band that are out on lease. Asks the store only if a band
     /// leases its units.
-    pub(super) async fn on_lease(
-        &self,
-        subject: Subject<'_>,
-        bands: &[Band],
-    ) -> Result<Vec<u64>, StoreError> {
+    async fn on_lease(&self, subject: Subject<'_>, bands: &[Band]) -> Result<Vec<u64>, StoreError> {
         if bands.iter().any(|band| band.lease().is_some()) {
             self.0.store.on_lease(subject, bands).await
         } else {
