@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::lease::BandLease;
 use crate::limit::{Algorithm, FracMicros, Limit};
 use crate::quota::Quota;
-use crate::sip::Sip13;
+use crate::sip::public_hash;
 
 /// One limit of a rule, with an id.
 ///
@@ -160,5 +160,5 @@ fn tag(id: &str, limit: &Limit) -> u64 {
             name.extend_from_slice(calendar.time_zone().name().as_bytes());
         }
     }
-    Sip13::PUBLIC.hash(&name) as u64
+    public_hash(&name) as u64
 }

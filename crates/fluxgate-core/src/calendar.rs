@@ -3,14 +3,13 @@
 //!
 //! Everything is in whole seconds, because no offset has a fraction of one.
 
-mod dates;
 mod time_zone;
 mod unit;
 
 use std::cell::Cell;
 
 use crate::time::Timestamp;
-use dates::{DAY, HOUR};
+use crate::time::dates::{DAY, HOUR};
 pub use time_zone::{TimeZone, UnknownTimeZone};
 pub use unit::CalendarUnit;
 

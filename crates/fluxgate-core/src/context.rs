@@ -145,8 +145,8 @@ impl<'a> RequestContext<'a> {
         headers.map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
-    /// Returns all attributes that are text, in the order in which they were set. Of two
-    /// with one name the last counts.
+    /// Returns all attributes that are text, in the order in which they were set. If
+    /// two have the same name, the last one counts.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         let attributes = self.attributes.iter();
         attributes.filter_map(|(name, value)| {

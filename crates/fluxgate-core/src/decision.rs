@@ -66,12 +66,12 @@ pub struct Decision {
     delay: Micros,
     /// What each band reserved, if there is a delay; empty if there is none.
     reservations: Vec<BandReservation>,
-    /// By which any process can cancel what is reserved.
+    /// The id by which any process can cancel the reservation.
     reservation: Option<HoldId>,
     rules: SmallVec<[DecidedRule; 4]>,
     violated: SmallVec<[BandRef; 2]>,
     hold: Option<DecisionHold>,
-    /// What is left in each enforced band, if the request asked for a hold.
+    /// The units left in each enforced band, if the request has a hold.
     levels: Vec<(BandRef, u64, Micros)>,
     wait: WaitStatus,
 }
@@ -89,8 +89,8 @@ struct DecidedRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DecisionHold {
     id: HoldId,
-    /// How long it is asked to live.
-    asked: Option<Micros>,
+    /// Its requested lifetime.
+    requested: Option<Micros>,
 }
 
 /// What a band reserved for a request that has to wait.
@@ -111,7 +111,7 @@ struct BandRef {
     band: Option<u32>,
 }
 
-/// What is left in a band after a decision.
+/// The level of a band after a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct BandLevel<'d> {
     /// The rule.
@@ -215,25 +215,29 @@ impl Decision {
 
     /// Returns how long its hold lives if it is not renewed.
     pub fn hold_span(&self) -> Micros {
-        self.slot_spans().max().unwrap_or_else(|| self.asked_span())
+        self.slot_spans()
+            .max()
+            .unwrap_or_else(|| self.requested_span())
     }
 
     /// Returns how soon its hold must be renewed, so that none of its slots expires.
     pub fn renew_within(&self) -> Micros {
-        self.slot_spans().min().unwrap_or_else(|| self.asked_span())
+        self.slot_spans()
+            .min()
+            .unwrap_or_else(|| self.requested_span())
     }
 
     /// Returns how long the slots of each band live.
     fn slot_spans(&self) -> impl Iterator<Item = Micros> {
         let limits = self.bands().map(|(_, band)| band.limit());
         let slots = limits.filter(|limit| limit.algorithm() == Algorithm::Concurrency);
-        let asked = self.hold.and_then(|hold| hold.asked);
-        slots.map(move |limit| asked.map_or(limit.window(), |asked| asked.min(limit.window())))
+        let requested = self.hold.and_then(|hold| hold.requested);
+        slots.map(move |limit| requested.map_or(limit.window(), |span| span.min(limit.window())))
     }
 
-    fn asked_span(&self) -> Micros {
-        let asked = self.hold.and_then(|hold| hold.asked);
-        asked.unwrap_or(DEFAULT_HOLD)
+    fn requested_span(&self) -> Micros {
+        let requested = self.hold.and_then(|hold| hold.requested);
+        requested.unwrap_or(DEFAULT_HOLD)
     }
 
     /// Returns the bands that deny, in the order of evaluation. If the request is
@@ -279,7 +283,7 @@ impl Decision {
         bands.filter_map(move |band| Some((rule?, rule?.band(band)?)))
     }
 
-    /// Returns what is left in each enforced band, if the request asked for a hold.
+    /// Returns the level of each enforced band, if the request has a hold.
     pub fn levels(&self) -> impl Iterator<Item = BandLevel<'_>> {
         self.levels.iter().filter_map(|(band, remaining, reset)| {
             let Violation { rule, band } = self.resolve(*band)?;

@@ -28,7 +28,7 @@ pub enum Algorithm {
     SlidingLog,
     /// Two counts, the older weighted by how much of it the window still covers.
     SlidingWindow,
-    /// Slots that are held until they are given back or expire.
+    /// Slots that are held until they are released or expire.
     Concurrency,
 }
 
@@ -109,8 +109,8 @@ impl Limit {
         }
     }
 
-    /// Starts a limit on the slots that are held at the same time. A slot that is not given
-    /// back expires after a minute, or after [`LimitBuilder::hold`].
+    /// Starts a limit on the slots that are held at the same time. A slot that is not
+    /// released expires after a minute, or after [`LimitBuilder::hold`].
     pub const fn concurrency(capacity: u64) -> LimitBuilder {
         let hold = DEFAULT_HOLD.as_duration();
         Self::builder(Algorithm::Concurrency, capacity, hold)
@@ -245,7 +245,7 @@ pub struct LimitBuilder {
 }
 
 impl LimitBuilder {
-    /// Sets how long a slot is held at most if it is neither given back nor renewed.
+    /// Sets how long a slot is held at most if it is neither released nor renewed.
     pub const fn hold(mut self, hold: Duration) -> Self {
         self.window = saturating_micros(hold);
         self

@@ -475,7 +475,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Decides a request by a rule set that is active or was when the request came, and
-    /// charges it if it passes. Returns what is planned, and charges nothing, if the store
+    /// charges it if it passes. Returns the plan, and charges nothing, if the store
     /// must be awaited: [`Limiter::complete`] continues then.
     pub fn try_check(
         &self,

@@ -4,6 +4,7 @@
 //! its shard. A line of two keys has its own lock. A request locks all its keys, in one
 //! order, decides, writes and unlocks, so other threads see all of its effects or none.
 
+mod entry;
 mod evict;
 mod fast;
 mod handle;
@@ -16,7 +17,6 @@ mod overflow;
 mod reservations;
 mod shard;
 mod shares;
-mod slot;
 mod table;
 
 use smallvec::{SmallVec, smallvec};
@@ -126,7 +126,7 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Returns the number of events of all sliding logs and of holds that have slots.
     pub fn log_events(&self) -> usize {
-        self.table.entries.total()
+        self.table.items.total()
     }
 
     /// Returns the number of counters, including those whose quota is full again.

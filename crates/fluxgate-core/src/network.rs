@@ -156,7 +156,7 @@ pub(crate) struct NetworkIndex {
 impl NetworkIndex {
     pub(crate) fn new(networks: impl IntoIterator<Item = IpNetwork>) -> Self {
         let mut networks: Vec<_> = networks.into_iter().collect();
-        // Of two with one first address, the larger comes first.
+        // If two start at the same address, the larger comes first.
         networks.sort_unstable();
         networks.dedup();
         let mut index = Self::default();

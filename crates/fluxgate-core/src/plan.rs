@@ -76,9 +76,9 @@ pub(crate) struct Plan {
     is_refused: bool,
     /// Whether a rule takes slots, which are always held.
     takes_slots: bool,
-    /// The id of the hold, if there is to be one, and how long it is asked to live.
+    /// The id of the hold, if there is one, and its requested lifetime.
     hold: Option<(HoldId, Option<Micros>)>,
-    /// Whether the decision is to tell the level of every band.
+    /// Whether the decision reports the level of every band.
     tells_levels: bool,
 }
 
@@ -193,7 +193,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Gives the request a hold if it asks for one or takes slots.
+    /// Gives the request a hold if it names one or takes slots.
     #[inline]
     fn assign_hold(&mut self, holds: bool, span: Option<Micros>) {
         let may_charge = self.mode.takes() && !self.is_refused && !self.applied.is_empty();
@@ -213,13 +213,13 @@ impl Plan {
         self.actions.get(request).copied().flatten()
     }
 
-    /// Returns the id of the hold that the store creates if the request is charged, and how
-    /// long it is asked to live.
+    /// Returns the id of the hold that the store creates if the request is charged, and its
+    /// requested lifetime.
     pub(crate) fn hold(&self) -> Option<(HoldId, Option<Micros>)> {
         self.hold
     }
 
-    /// Returns whether the decision is to tell the level of every band.
+    /// Returns whether the decision reports the level of every band.
     pub(crate) fn tells_levels(&self) -> bool {
         self.tells_levels
     }

@@ -26,7 +26,7 @@ pub trait HoldKeeper: Clone + Send + Sync + 'static {
         settlement: Settlement<'_>,
     ) -> impl Future<Output = Result<Option<Settled>, StoreError>> + Send;
 
-    /// Lets holds live for a time from now on. Returns for each whether it is still held.
+    /// Extends each hold to its span from now. Returns for each whether it is still held.
     fn renew_all(
         &self,
         holds: &[(HoldId, Micros)],
@@ -149,10 +149,10 @@ async fn renew_kept<K: HoldKeeper>(keeper: K) {
     }
 }
 
-/// The hold of a request that is running. When it is dropped, its slots are given back, and its
+/// The hold of a request that is running. When it is dropped, its slots are released, and its
 /// charges stay as they were reserved.
 #[derive(Debug)]
-#[must_use = "a hold that is dropped gives its slots back"]
+#[must_use = "a hold that is dropped releases its slots"]
 pub struct KeptHold<K: HoldKeeper> {
     /// `None` if it is settled.
     id: Option<HoldId>,

@@ -223,7 +223,7 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
 fn permit(verdicts: AdHocVerdicts) -> Result<Permit, Denied> {
     match verdicts {
         AdHocVerdicts::Store(verdicts) | AdHocVerdicts::Fallback(verdicts) => conclude(&verdicts),
-        // What is left is not known.
+        // Without the store, the units left are unknown.
         AdHocVerdicts::Failed(decision) if decision.allowed() => Ok(Permit {
             remaining: u32::MAX,
         }),

@@ -27,7 +27,7 @@ pub struct Position {
 pub struct Fault {
     /// Its position.
     pub position: Position,
-    /// What is wrong, and what is allowed.
+    /// The fault, and what is allowed instead.
     pub message: String,
 }
 

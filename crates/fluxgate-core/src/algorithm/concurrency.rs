@@ -1,4 +1,4 @@
-//! Concurrency: slots that are held until they are given back or expire.
+//! Concurrency: slots that are held until they are released or expire.
 //!
 //! A request takes as many slots as it costs. They end together, with the hold of the request
 //! or at their own end, whichever comes first. A slot counts as long as its end is after the
@@ -18,21 +18,21 @@ const PARTS: u64 = 8;
 /// The slots of one key, by their ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
-    held: Vec<Held>,
+    held: Vec<HeldSlots>,
     /// The sum over all of them, so that a decision need not compute it.
     units: u64,
-    /// The least of [`Held::longest`], or less.
+    /// The least of [`HeldSlots::longest`], or less.
     shortest: Micros,
 }
 
 /// The slots of one hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+struct HeldSlots {
     end: u64,
     units: u32,
     /// How far from the present they may end, by the rule that took them.
     longest: Micros,
-    /// `None` if they cannot be given back: slots of several holds were merged, or they have
+    /// `None` if they cannot be released: slots of several holds were merged, or they have
     /// no hold.
     hold: Option<HoldId>,
 }
@@ -109,10 +109,10 @@ impl Slots {
     }
 
     /// Returns the slots that are held at `now`, and their number.
-    fn held_at(&self, now: Timestamp) -> (&[Held], u64) {
+    fn held_at(&self, now: Timestamp) -> (&[HeldSlots], u64) {
         let first = self.held.partition_point(|held| held.end <= now.micros());
         let (ended, held) = self.held.split_at(first);
-        let sum = |held: &[Held]| held.iter().map(|held| u64::from(held.units)).sum::<u64>();
+        let sum = |held: &[HeldSlots]| held.iter().map(|held| u64::from(held.units)).sum::<u64>();
         let units = if ended.len() < held.len() {
             self.units - sum(ended)
         } else {
@@ -124,7 +124,7 @@ impl Slots {
     /// Returns whether slots would end later than their rule allows: the clock went back.
     fn end_too_late(&self, now: Timestamp) -> bool {
         let latest = self.last_end().saturating_sub(now.micros());
-        let is_late = |held: &Held| held.end > now.micros() + held.longest.get();
+        let is_late = |held: &HeldSlots| held.end > now.micros() + held.longest.get();
         latest > self.shortest.get() && self.held.iter().any(is_late)
     }
 
@@ -154,7 +154,7 @@ impl Slots {
         if !keep_ended {
             self.drop_ended(assessment.now);
         }
-        self.insert(Held {
+        self.insert(HeldSlots {
             end: assessment.end,
             // A cost that passes is at most the capacity.
             units: assessment.cost as u32,
@@ -163,7 +163,7 @@ impl Slots {
         });
     }
 
-    fn insert(&mut self, held: Held) {
+    fn insert(&mut self, held: HeldSlots) {
         self.shortest = if self.held.is_empty() {
             held.longest
         } else {
@@ -191,13 +191,13 @@ impl Slots {
             .map(|held| held.end)
     }
 
-    /// Gives the slots of a hold back.
+    /// Releases the slots of a hold.
     pub fn release(&mut self, hold: HoldId) {
         let released = self.take(hold);
         debug_assert!(released.is_none_or(|held| held.hold == Some(hold)));
     }
 
-    /// Lets the slots of a hold end `span` after `now`, or as late as their rule allows.
+    /// Extends the slots of a hold to `span` from `now`, or as far as their rule allows.
     /// Returns when; `None` if they have ended or there are none.
     pub fn renew(&mut self, hold: HoldId, now: Timestamp, span: Micros) -> Option<u64> {
         let is_held = self.end_of(hold).is_some_and(|end| end > now.micros());
@@ -207,7 +207,7 @@ impl Slots {
         Some(held.end)
     }
 
-    fn take(&mut self, hold: HoldId) -> Option<Held> {
+    fn take(&mut self, hold: HoldId) -> Option<HeldSlots> {
         let index = self.held.iter().rposition(|held| held.hold == Some(hold))?;
         let held = self.held.remove(index);
         self.units -= u64::from(held.units);
@@ -215,7 +215,7 @@ impl Slots {
     }
 
     /// Merges the slots that end in the same eighth of the longest hold into one that ends
-    /// with the last of them. They can no longer be given back, so they are free late, and
+    /// with the last of them. They can no longer be released, so they are free late, and
     /// never early.
     pub fn coarsen(&mut self) {
         let Some(longest) = self.held.iter().map(|held| held.longest.get()).max() else {
@@ -256,7 +256,7 @@ impl Slots {
 }
 
 /// Returns the time until `too_many` of these slots have ended.
-fn wait(held: &[Held], now: Timestamp, mut too_many: u64) -> u64 {
+fn wait(held: &[HeldSlots], now: Timestamp, mut too_many: u64) -> u64 {
     let mut wait = 0;
     for held in held {
         if too_many == 0 {

@@ -169,8 +169,8 @@ impl Log {
         }
     }
 
-    /// Keeps events that have left the window from now on. They count again if newer ones are
-    /// given back and the clock goes back, too.
+    /// Keeps events that have left the window from now on. They count again if newer ones
+    /// return and the clock goes back, too.
     pub fn keep_gone(&mut self) {
         self.keeps_gone = true;
     }

@@ -1,7 +1,7 @@
 //! The lengths of calendar windows.
 
-use super::dates::{DAY, HOUR, first_day_of, month_of};
 use crate::time::Micros;
+use crate::time::dates::{DAY, HOUR, first_day_of, month_of};
 
 /// The length of a calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

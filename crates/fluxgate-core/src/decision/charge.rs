@@ -16,7 +16,7 @@ pub struct Charge {
     set: ActiveRuleSet,
     /// Whether the fallback store charged them, because the store failed.
     by_fallback: bool,
-    /// The hold of the request, whose slots are given back.
+    /// The hold of the request, whose slots are released.
     hold: Option<HoldId>,
     rules: Vec<ChargedRule>,
 }
@@ -54,7 +54,7 @@ impl Charge {
         let Some(rule) = self.set.rules().get(index as usize) else {
             return;
         };
-        // Slots are released with the hold, and what is charged in any case stays charged.
+        // Slots are released with the hold, and units that are always charged stay charged.
         if rule.takes_slots() || rule.charges_always() {
             return;
         }

@@ -156,7 +156,7 @@ impl Decision {
 
     /// Adds the hold of the plan, if some of these rules have charged the request.
     fn add_hold(&mut self, plan: &Plan, rules: &[AppliedRule]) {
-        let Some((id, asked)) = plan.hold().filter(|_| self.allowed) else {
+        let Some((id, requested)) = plan.hold().filter(|_| self.allowed) else {
             return;
         };
         let denies = |rule: u32| {
@@ -165,7 +165,7 @@ impl Decision {
         };
         let is_charged = |applied: &AppliedRule| applied.cost() > 0 && !denies(applied.rule);
         if rules.iter().any(is_charged) {
-            self.hold = Some(DecisionHold { id, asked });
+            self.hold = Some(DecisionHold { id, requested });
         }
     }
 
@@ -187,7 +187,7 @@ impl Decision {
 
     fn add_band(&mut self, rule: u32, band: Option<u32>, verdict: &Verdict) {
         let band = BandRef { rule, band };
-        // Of equals the first is reported, so only a strictly better one replaces it.
+        // On a tie, the first is reported, so only a strictly better one replaces it.
         let better = if verdict.passes() {
             if verdict.delay > self.delay {
                 self.delay = verdict.delay;

@@ -23,7 +23,7 @@ impl WaitRefusal {
     }
 }
 
-/// What is known about the wait of a request beyond its verdicts.
+/// Why a request does not wait, beyond its verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WaitStatus {
     /// Nothing: the verdicts tell.

@@ -194,7 +194,7 @@ impl Decision {
         Timestamp::saturating_from_micros(at)
     }
 
-    /// Returns the id by which any process can cancel what is reserved, if it is kept.
+    /// Returns the id by which any process can cancel the reservation, if it is kept.
     pub fn reservation(&self) -> Option<HoldId> {
         self.reservation
     }

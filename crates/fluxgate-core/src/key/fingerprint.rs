@@ -19,7 +19,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::sip::Sip13;
+use siphasher::sip128::SipHasher13;
 
 /// Longer texts are hashed with SipHash: the factors for them would not stay in the
 /// cache.
@@ -30,7 +30,7 @@ const WORDS: usize = 16;
 pub struct Fingerprinter {
     start: u128,
     factors: [u128; WORDS],
-    longer: Sip13,
+    longer: SipHasher13,
 }
 
 impl Fingerprinter {
@@ -44,7 +44,7 @@ impl Fingerprinter {
         Self {
             start: wide(),
             factors: std::array::from_fn(|_| wide()),
-            longer: Sip13::new(word(), word()),
+            longer: SipHasher13::new_with_keys(word(), word()),
         }
     }
 
@@ -54,7 +54,7 @@ impl Fingerprinter {
         let (words, tail) = text.as_chunks::<8>();
         let factors = self.factors.get(..=words.len());
         let Some((last, factors)) = factors.and_then(<[_]>::split_last) else {
-            return self.longer.hash(text) as u64;
+            return self.longer.hash(text).as_u128() as u64;
         };
         let product = |factor: &u128, word: u64| factor.wrapping_mul(word.into());
         let mut sum = self.start;
@@ -103,7 +103,9 @@ mod tests {
         let mut count = 0;
         Fingerprinter::from_words(|| {
             count += 1;
-            Sip13::new(seed, 0).hash(&u64::to_le_bytes(count)) as u64
+            SipHasher13::new_with_keys(seed, 0)
+                .hash(&u64::to_le_bytes(count))
+                .as_u128() as u64
         })
     }
 
@@ -137,7 +139,7 @@ mod tests {
             let text = &text[..length];
             assert_eq!(
                 numbers.of(text),
-                numbers.longer.hash(text) as u64,
+                numbers.longer.hash(text).as_u128() as u64,
                 "{length} bytes"
             );
         }

@@ -5,7 +5,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use foldhash::HashMap;
 
 use super::encoding::{Decoder, IdentityPart, RESETS};
-use crate::sip::Sip13;
+use crate::sip::public_hash;
 
 /// A rule and an identity, whatever the band. All bands of one subject are stored
 /// together.
@@ -92,7 +92,7 @@ impl<'a> SubjectParts<'a> {
 
     /// Returns a hash of the rule that is the same in every process.
     pub fn rule_hash(&self) -> u128 {
-        Sip13::PUBLIC.hash(self.rule)
+        public_hash(self.rule)
     }
 
     /// Returns the parts of the identity.

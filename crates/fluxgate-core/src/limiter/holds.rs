@@ -13,7 +13,7 @@ use crate::task;
 use crate::time::Micros;
 
 impl<S: Store> Limiter<S> {
-    /// Settles a hold with the real cost, and gives its slots back. Returns `None`, and changes
+    /// Settles a hold with the real cost, and releases its slots. Returns `None`, and changes
     /// nothing, if there is no such hold, or it has been settled or has expired.
     ///
     /// ```
@@ -62,7 +62,7 @@ impl<S: Store> Limiter<S> {
         Ok(settled)
     }
 
-    /// Lets a hold live for a time from now on; slots no longer than their rule allows.
+    /// Extends a hold to `span` from now; slots no longer than their rule allows.
     /// Returns whether it is still held.
     pub async fn renew(&self, hold: HoldId, span: Duration) -> Result<bool, StoreError> {
         let holds = [(hold, Micros::from_duration(span))];
@@ -141,7 +141,7 @@ impl<S: Store + 'static> HoldKeeper for Limiter<S> {
 
 impl<S: Store + 'static> Limiter<S> {
     /// Decides a request, charges it if it passes, and holds the charge: for the time that
-    /// the context asks for, or else for as long as slots may be held, or for a minute without
+    /// the context names, or else for as long as slots may be held, or for a minute without
     /// slots. Returns the decision as an error if the request is denied.
     ///
     /// ```
@@ -211,7 +211,7 @@ impl<S: Store + 'static> Hold<S> {
     }
 
     /// Settles with the real cost. Returns `None` if the hold has expired. If the store fails,
-    /// or the future is dropped, the slots are given back and the charge stays as reserved.
+    /// or the future is dropped, the slots are released and the charge stays as reserved.
     pub async fn settle(
         mut self,
         settlement: Settlement<'_>,
@@ -226,7 +226,7 @@ impl<S: Store + 'static> Hold<S> {
         Ok(settled)
     }
 
-    /// Lets it live for a time from now on. Returns whether it is still held.
+    /// Extends it to `span` from now. Returns whether it is still held.
     pub async fn renew(&self, span: Duration) -> Result<bool, StoreError> {
         match self.id {
             Some(id) => self.limiter.renew(id, span).await,
@@ -234,7 +234,7 @@ impl<S: Store + 'static> Hold<S> {
         }
     }
 
-    /// Leaves it to others, who know its id, or to expire.
+    /// Returns the id and leaves the hold as it is: another process may settle it, or it expires.
     pub fn leave(mut self) -> Option<HoldId> {
         self.id.take()
     }

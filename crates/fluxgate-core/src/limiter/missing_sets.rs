@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::observers::Observers;
 use crate::decision::{Decision, Outcome};
 use crate::rules::{OnMissingRuleSet, RuleSets};
-use crate::sip::Sip13;
+use crate::sip::public_hash;
 use crate::time::Retry;
 
 /// How many names are remembered. They may come from clients, so neither the memory nor the
@@ -88,7 +88,7 @@ impl MissingNames {
 }
 
 fn hash(name: &str) -> u64 {
-    Sip13::PUBLIC.hash(name.as_bytes()) as u64
+    public_hash(name.as_bytes()) as u64
 }
 
 #[cfg(feature = "tracing")]

@@ -8,7 +8,7 @@ use super::field::Field;
 use super::lists::{ListIndex, ListNumbers};
 use crate::context::RequestContext;
 
-/// A request, with what is derived from it only if a rule needs it.
+/// A request, with facts that are derived from it only if a rule needs them.
 pub(super) struct Facts<'r, 'c> {
     pub(super) context: &'r RequestContext<'c>,
     lists: &'r ListIndex,

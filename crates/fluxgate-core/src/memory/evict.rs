@@ -9,12 +9,12 @@
 
 use std::sync::MutexGuard;
 
+use super::entry::{Entry, EvictionCost, State};
 use super::line::LineGuard;
 use super::locked::LockedKeys;
 use super::overflow::Overflow;
 use super::shard::Shard;
 use super::shares::Claim;
-use super::slot::{Loss, Slot, State};
 use super::table::Table;
 use crate::time::Timestamp;
 
@@ -36,7 +36,7 @@ impl<'t> LockedKeys<'t, '_> {
             let Some(victim) = self.find_victim(at, claim, now) else {
                 return false;
             };
-            if self.table.claim_key(&claim, victim.slot.state, now) {
+            if self.table.claim_key(&claim, victim.entry.state, now) {
                 self.clear(at, victim);
                 return true;
             }
@@ -56,12 +56,12 @@ impl<'t> LockedKeys<'t, '_> {
             best: None,
         };
         let found = search.cheapest_in(self.line(at));
-        search.keep(found, Spot::OwnLine);
+        search.keep(found, VictimLocation::OwnLine);
         let mut is_locked = false;
         if let Some(overflow) = self.overflow(own as u32) {
             is_locked = true;
             let found = search.cheapest_of(overflow);
-            search.keep(found, |_| Spot::OwnOverflow);
+            search.keep(found, |_| VictimLocation::OwnOverflow);
         }
         let shard = &table.shards[own];
         let home = Shard::line_of(self.keys[at].fingerprint, shard.lines());
@@ -80,50 +80,56 @@ impl<'t> LockedKeys<'t, '_> {
         search.best
     }
 
-    fn clear(&mut self, at: usize, Victim { slot, spot, .. }: Victim<'t>) {
-        let (table, fingerprint) = (self.table, slot.fingerprint());
-        let shard = match spot {
-            Spot::OwnLine(index) => {
+    fn clear(
+        &mut self,
+        at: usize,
+        Victim {
+            entry, location, ..
+        }: Victim<'t>,
+    ) {
+        let (table, fingerprint) = (self.table, entry.fingerprint());
+        let shard = match location {
+            VictimLocation::OwnLine(index) => {
                 self.line_mut(at).clear(index);
                 self.keys[at].shard
             }
-            Spot::OwnOverflow => {
+            VictimLocation::OwnOverflow => {
                 let shard = self.keys[at].shard;
                 self.locked_overflow(shard)
-                    .remove(fingerprint, &table.entries);
+                    .remove(fingerprint, &table.items);
                 return;
             }
-            Spot::Line(shard, mut line, index) => {
+            VictimLocation::Line(shard, mut line, index) => {
                 line.clear(index);
                 shard as u32
             }
-            Spot::Overflow(mut overflow) => {
-                overflow.remove(fingerprint, &table.entries);
+            VictimLocation::Overflow(mut overflow) => {
+                overflow.remove(fingerprint, &table.items);
                 return;
             }
         };
-        if !slot.state.is_list() {
+        if !entry.state.is_list() {
             return;
         }
         // A list is deleted with its stand-in. If the overflow is locked, it is deleted after
         // it has expired.
         if let Some(overflow) = self.overflow(shard) {
-            overflow.remove_list(fingerprint, &table.entries);
+            overflow.remove_list(fingerprint, &table.items);
         } else if let Some(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
-            overflow.remove_list(fingerprint, &table.entries);
+            overflow.remove_list(fingerprint, &table.items);
         }
     }
 }
 
 /// A key to evict.
 struct Victim<'t> {
-    loss: Loss,
-    slot: Slot,
-    spot: Spot<'t>,
+    cost: EvictionCost,
+    entry: Entry,
+    location: VictimLocation<'t>,
 }
 
 /// The place of a key to evict.
-enum Spot<'t> {
+enum VictimLocation<'t> {
     /// In the new key's line, which the request has locked.
     OwnLine(usize),
     /// In the new key's overflow, which the request has locked.
@@ -150,7 +156,7 @@ impl<'t> Search<'t> {
         let Some(best) = &self.best else {
             return false;
         };
-        self.keys >= ENOUGH_KEYS || self.lines >= ENOUGH_LINES || best.loss.is_small()
+        self.keys >= ENOUGH_KEYS || self.lines >= ENOUGH_LINES || best.cost.is_small()
     }
 
     /// Searches the lines of a shard from `first` on, at least `least` of them. Lines that
@@ -170,53 +176,64 @@ impl<'t> Search<'t> {
                 continue;
             }
             let found = self.cheapest_in(&line);
-            self.keep(found, |index| Spot::Line(shard, line, index));
+            self.keep(found, |index| VictimLocation::Line(shard, line, index));
         }
     }
 
     fn overflow(&mut self, shard: usize) {
         if let Some(overflow) = self.table.shards[shard].overflow.try_lock() {
             let found = self.cheapest_of(&overflow);
-            self.keep(found, |_| Spot::Overflow(overflow));
+            self.keep(found, |_| VictimLocation::Overflow(overflow));
         }
     }
 
-    /// Returns the key with the smallest loss that may be evicted, by its index.
-    fn cheapest(&mut self, states: impl Iterator<Item = (usize, State)>) -> Option<(Loss, usize)> {
-        let mut least: Option<(Loss, usize)> = None;
+    /// Returns the key with the smallest cost that may be evicted, by its index.
+    fn cheapest(
+        &mut self,
+        states: impl Iterator<Item = (usize, State)>,
+    ) -> Option<(EvictionCost, usize)> {
+        let mut least: Option<(EvictionCost, usize)> = None;
         for (index, state) in states {
             if !self.table.may_evict(&self.claim, state, self.now) {
                 continue;
             }
             self.keys += 1;
-            let loss = state.loss(self.now);
-            if least.is_none_or(|(least, _)| loss < least) {
-                least = Some((loss, index));
+            let cost = state.eviction_cost(self.now);
+            if least.is_none_or(|(least, _)| cost < least) {
+                least = Some((cost, index));
             }
         }
         least
     }
 
-    fn cheapest_in(&mut self, line: &LineGuard<'_>) -> Option<(Loss, Slot, usize)> {
-        let states = line.slots().map(|(index, slot)| (index, slot.state));
-        let (loss, index) = self.cheapest(states)?;
-        let (_, slot) = line.slots().find(|(slot, _)| *slot == index)?;
-        Some((loss, slot, index))
+    fn cheapest_in(&mut self, line: &LineGuard<'_>) -> Option<(EvictionCost, Entry, usize)> {
+        let states = line.entries().map(|(index, entry)| (index, entry.state));
+        let (cost, index) = self.cheapest(states)?;
+        let (_, entry) = line.entries().find(|(entry, _)| *entry == index)?;
+        Some((cost, entry, index))
     }
 
-    fn cheapest_of(&mut self, overflow: &Overflow) -> Option<(Loss, Slot, usize)> {
+    fn cheapest_of(&mut self, overflow: &Overflow) -> Option<(EvictionCost, Entry, usize)> {
         let states = overflow.states().iter().copied().enumerate();
-        let (loss, index) = self.cheapest(states)?;
-        Some((loss, overflow.slot(index), index))
+        let (cost, index) = self.cheapest(states)?;
+        Some((cost, overflow.entry(index), index))
     }
 
-    /// Keeps a key if its loss is smaller than the smallest so far.
-    fn keep(&mut self, found: Option<(Loss, Slot, usize)>, spot: impl FnOnce(usize) -> Spot<'t>) {
-        if let Some((loss, slot, index)) = found
-            && self.best.as_ref().is_none_or(|best| loss < best.loss)
+    /// Keeps a key if its cost is smaller than the smallest so far.
+    fn keep(
+        &mut self,
+        found: Option<(EvictionCost, Entry, usize)>,
+        location: impl FnOnce(usize) -> VictimLocation<'t>,
+    ) {
+        if let Some((cost, entry, index)) = found
+            && self.best.as_ref().is_none_or(|best| cost < best.cost)
         {
-            let spot = spot(index);
-            self.best = Some(Victim { loss, slot, spot });
+            let location = location(index);
+            self.best = Some(Victim {
+                cost,
+                entry,
+                location,
+            });
         }
     }
 }

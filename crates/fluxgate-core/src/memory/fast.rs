@@ -6,10 +6,10 @@
 
 use smallvec::SmallVec;
 
+use super::entry::{LimitBits, State};
 use super::line::{Line, LineGuard, Version};
 use super::locked::LockedKeys;
 use super::shard::Shard;
-use super::slot::{LimitBits, State};
 use super::table::{Key, Table};
 use crate::algorithm::{Bucket, Cell, Counts, Mode, Verdict};
 use crate::band::Band;
@@ -27,7 +27,7 @@ thread_local! {
 /// A key as it was read, and the state to write for it.
 struct Snapshot<'t> {
     line: &'t Line,
-    slot: usize,
+    entry: usize,
     version: Version,
     write: Option<State>,
 }
@@ -47,12 +47,12 @@ impl<'t> Snapshot<'t> {
         if read.version.is_retired() {
             return None;
         }
-        let (slot, state) = read.found?;
+        let (entry, state) = read.found?;
         let version = read.version;
         Some(request.assess(key, state, |verdict, write| {
             let snapshot = Self {
                 line,
-                slot,
+                entry,
                 version,
                 write,
             };
@@ -60,14 +60,14 @@ impl<'t> Snapshot<'t> {
         }))
     }
 
-    /// Locks the line, unless it has changed. The slot is still the key's then.
+    /// Locks the line, unless it has changed. The entry is still the key's then.
     fn lock(&self) -> Option<LineGuard<'t>> {
         self.line.lock_unchanged(self.version)
     }
 
     fn write(&self, line: &mut LineGuard<'_>) {
         if let Some(state) = self.write {
-            line.set_state(self.slot, state);
+            line.set_state(self.entry, state);
         }
     }
 }
@@ -174,10 +174,10 @@ impl Table {
             if line.is_retired() {
                 return None;
             }
-            let slot = line.find(key.fingerprint)?;
-            request.assess(key, line.state(slot), |verdict, write| {
+            let entry = line.find(key.fingerprint)?;
+            request.assess(key, line.state(entry), |verdict, write| {
                 if let Some(state) = write {
-                    line.set_state(slot, state);
+                    line.set_state(entry, state);
                 }
                 LAST_WAS_DENIED.set(!verdict.passes());
                 Some(verdict)
@@ -202,7 +202,7 @@ impl Table {
         let cell = state.cell(LimitBits::of(band.limit()));
         let assessment = Cell::assess(band.limit(), cell, now, cost, Mode::Take);
         if let Some(cell) = assessment.to_write() {
-            overflow.set(key.slot(band, cell));
+            overflow.set(key.entry(band, cell));
         }
         Some(assessment.verdict)
     }

@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
+use super::entry::{COUNT_MASK, INSTANT_MASK, LimitBits, State};
 use super::line::{FirstTag, Line, spin};
 use super::shard::Shard;
-use super::slot::{COUNT_MASK, INSTANT_MASK, LimitBits, State};
 use super::table::{Key, Table};
 use crate::algorithm::{Bucket, Overhang};
 use crate::band::Band;
@@ -26,7 +26,7 @@ const TRIES: u32 = 6;
 /// of them, two threads together would be slower than one.
 const FIRST_WAIT: u32 = 5;
 
-/// A key, and what is known of it.
+/// A key, and where its entry was found last.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyHandle {
     /// The lines of its shard. They are retired, and the handle is slow, once the shard has

@@ -11,7 +11,7 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::slot::{Fingerprint, Slot, State};
+use super::entry::{Entry, Fingerprint, State};
 
 /// The number of keys in a line.
 pub(super) const SLOTS: usize = 2;
@@ -50,7 +50,7 @@ impl Default for Line {
 /// A key as read without the lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyRead {
-    /// The slot and the state of the key, if it is in the line.
+    /// The entry and the state of the key, if it is in the line.
     pub(super) found: Option<(usize, State)>,
     /// The version that was read.
     pub(super) version: Version,
@@ -67,7 +67,7 @@ impl Version {
     }
 }
 
-/// The tag of a key as a line stores it in its first slot.
+/// The tag of a key as a line stores it in its first entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstTag {
     /// The lower 32 bits, at their position in the first word.
@@ -94,13 +94,13 @@ impl Line {
         if version & LOCKED != 0 {
             return None;
         }
-        let slot = self.find(version, fingerprint);
-        let found = slot.map(|slot| (slot, self.state(slot)));
+        let entry = self.find(version, fingerprint);
+        let found = entry.map(|entry| (entry, self.state(entry)));
         let version = Version(version);
         self.is_still(version).then_some(KeyRead { found, version })
     }
 
-    /// Reads the first slot without the lock: its state, if it has this tag. Returns `None` if
+    /// Reads the first entry without the lock: its state, if it has this tag. Returns `None` if
     /// it has not, another thread is writing, or the line has been replaced.
     ///
     /// The words are those of one state only if the line is still at the version that is
@@ -167,12 +167,12 @@ impl Line {
         })
     }
 
-    /// Returns the slot of a key. `first` is the first word.
+    /// Returns the entry of a key. `first` is the first word.
     fn find(&self, first: u64, fingerprint: Fingerprint) -> Option<usize> {
         let tags = self.tags(first);
         let is_in =
-            |slot: usize| (tags[slot] == fingerprint.tag()) & self.state(slot).has(fingerprint);
-        // Which slot it is cannot be predicted, so there is no branch.
+            |entry: usize| (tags[entry] == fingerprint.tag()) & self.state(entry).has(fingerprint);
+        // Which entry it is cannot be predicted, so there is no branch.
         let (first, second) = (is_in(0), is_in(1));
         (first | second).then_some(usize::from(second))
     }
@@ -183,8 +183,8 @@ impl Line {
     }
 
     #[inline]
-    fn state(&self, slot: usize) -> State {
-        let start = STATES + slot * STATE_WORDS;
+    fn state(&self, entry: usize) -> State {
+        let start = STATES + entry * STATE_WORDS;
         let word = |index: usize| self.0[start + index].load(Ordering::Relaxed);
         State([word(0), word(1), word(2)])
     }
@@ -239,41 +239,41 @@ impl LineGuard<'_> {
         self.line.find(self.first, fingerprint)
     }
 
-    /// Returns a slot without a key.
+    /// Returns a entry without a key.
     pub(super) fn find_empty(&self) -> Option<usize> {
-        (0..SLOTS).find(|slot| self.line.state(*slot).is_empty())
+        (0..SLOTS).find(|entry| self.line.state(*entry).is_empty())
     }
 
-    pub(super) fn state(&self, slot: usize) -> State {
-        self.line.state(slot)
+    pub(super) fn state(&self, entry: usize) -> State {
+        self.line.state(entry)
     }
 
     /// Returns the keys in the line.
-    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, Slot)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Entry)> {
         let tags = self.line.tags(self.first);
         (0..SLOTS).filter_map(move |index| {
             let state = self.line.state(index);
             let tag = tags[index];
-            (!state.is_empty()).then_some((index, Slot { tag, state }))
+            (!state.is_empty()).then_some((index, Entry { tag, state }))
         })
     }
 
     /// Writes the state of a key that is in the line.
-    pub(super) fn set_state(&mut self, slot: usize, state: State) {
-        let start = STATES + slot * STATE_WORDS;
+    pub(super) fn set_state(&mut self, entry: usize, state: State) {
+        let start = STATES + entry * STATE_WORDS;
         for (word, value) in self.line.0[start..].iter().zip(state.0) {
             word.store(value, Ordering::Relaxed);
         }
     }
 
-    /// Writes the first two words of the state of the key in the first slot.
+    /// Writes the first two words of the state of the key in the first entry.
     pub(super) fn set_first(&mut self, [first, second]: [u64; 2]) {
         self.line.0[STATES].store(first, Ordering::Relaxed);
         self.line.0[STATES + 1].store(second, Ordering::Relaxed);
     }
 
     /// Writes a key and its state.
-    pub(super) fn set(&mut self, index: usize, Slot { tag, state }: Slot) {
+    pub(super) fn set(&mut self, index: usize, Entry { tag, state }: Entry) {
         let second = &self.line.0[TAGS];
         let known = second.load(Ordering::Relaxed);
         if index == 0 {
@@ -285,8 +285,8 @@ impl LineGuard<'_> {
         self.set_state(index, state);
     }
 
-    pub(super) fn clear(&mut self, slot: usize) {
-        self.set_state(slot, State::EMPTY);
+    pub(super) fn clear(&mut self, entry: usize) {
+        self.set_state(entry, State::EMPTY);
     }
 }
 
@@ -302,10 +302,10 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    fn slot(number: u64) -> Slot {
+    fn entry(number: u64) -> Entry {
         // Any three words with an algorithm in the second one.
         let state = State([number, number | 1 << 61, number]);
-        Slot {
+        Entry {
             tag: Fingerprint::of(0).tag(),
             state,
         }
@@ -313,7 +313,7 @@ mod loom_tests {
 
     fn line() -> (Arc<Line>, Version) {
         let line = Arc::new(Line::default());
-        line.lock().set(0, slot(0));
+        line.lock().set(0, entry(0));
         let version = Version(line.0[0].load(Ordering::Relaxed));
         (line, version)
     }
@@ -325,7 +325,7 @@ mod loom_tests {
             return false;
         };
         let State([number, ..]) = line.state(0);
-        line.set(0, slot(number + 1));
+        line.set(0, entry(number + 1));
         true
     }
 
@@ -339,7 +339,7 @@ mod loom_tests {
             let here = add_one(&line, version);
             let there = thread.join().unwrap();
             assert!(here != there, "one of them, and only one");
-            assert_eq!(line.lock().state(0), slot(1).state);
+            assert_eq!(line.lock().state(0), entry(1).state);
         });
     }
 
@@ -379,7 +379,7 @@ mod loom_tests {
             let thread = thread::spawn(move || add_one(&other, version));
             if let Some(KeyRead { found, .. }) = line.read(Fingerprint::of(0)) {
                 let state = found.map(|(_, state)| state.0);
-                assert!(state == Some(slot(0).state.0) || state == Some(slot(1).state.0));
+                assert!(state == Some(entry(0).state.0) || state == Some(entry(1).state.0));
             }
             assert!(thread.join().unwrap());
         });

@@ -12,9 +12,9 @@ pub(super) enum List {
 }
 
 impl List {
-    /// The most entries of a list that was made coarse: one for each part of the window, of
+    /// The most items of a list that was made coarse: one for each part of the window, of
     /// which the first and the last are cut.
-    pub(super) const MOST_COARSE_ENTRIES: usize = Log::MOST_COARSE_EVENTS;
+    pub(super) const MOST_COARSE_ITEMS: usize = Log::MOST_COARSE_EVENTS;
 
     /// Creates an empty list for a limit.
     pub(super) fn new(limit: &Limit) -> Self {
@@ -41,15 +41,15 @@ impl List {
         }
     }
 
-    /// Returns the number of entries: instants of a log, or holds that have slots.
-    pub(super) fn entries(&self) -> usize {
+    /// Returns the number of items: instants of a log, or holds that have slots.
+    pub(super) fn items(&self) -> usize {
         match self {
             Self::Log(log) => log.events(),
             Self::Slots(slots) => slots.holds(),
         }
     }
 
-    /// Returns the units of all entries.
+    /// Returns the units of all items.
     pub(super) fn units(&self) -> u64 {
         match self {
             Self::Log(log) => log.units(),
@@ -57,7 +57,7 @@ impl List {
         }
     }
 
-    /// Returns the time of the newest event, or the end of the last slot.
+    /// Returns the time of the newest event, or the end of the last entry.
     pub(super) fn latest(&self) -> u64 {
         match self {
             Self::Log(log) => log.newest(),
@@ -65,7 +65,7 @@ impl List {
         }
     }
 
-    /// Returns whether no entry counts at `now` or later.
+    /// Returns whether no item counts at `now` or later.
     pub(super) fn is_expired(&self, now: Timestamp) -> bool {
         match self {
             Self::Log(log) => log.is_expired(now),
@@ -73,7 +73,7 @@ impl List {
         }
     }
 
-    /// Merges entries, so that at most [`List::MOST_COARSE_ENTRIES`] are left. Their units
+    /// Merges items, so that at most [`List::MOST_COARSE_ITEMS`] are left. Their units
     /// return late, never early.
     pub(super) fn coarsen(&mut self) {
         match self {

@@ -8,10 +8,10 @@ use std::sync::MutexGuard;
 
 use smallvec::SmallVec;
 
+use super::entry::{Entry, LimitBits, State};
 use super::line::{Line, LineGuard};
 use super::overflow::Overflow;
 use super::shard::Shard;
-use super::slot::{LimitBits, Slot, State};
 use super::table::{Key, Table};
 use crate::algorithm::{Adjusted, Adjustment, Assessment, Cell, CounterAssessment, Mode, Verdict};
 use crate::band::Band;
@@ -26,9 +26,9 @@ pub(super) struct LockedKeys<'t, 'k> {
     pub(super) keys: &'k [Key],
     lines: SmallVec<[LineGuard<'t>; 4]>,
     /// The index of each key's line.
-    homes: SmallVec<[u16; 8]>,
+    line_indices: SmallVec<[u16; 8]>,
     overflows: SmallVec<[(u32, MutexGuard<'t, Overflow>); 1]>,
-    /// The hold that takes slots, and how long it asks to keep them.
+    /// The hold that takes slots, and its requested lifetime.
     pub(super) hold: Option<(HoldId, Option<Micros>)>,
     /// The events that the hold was charged by logs, by the index of the key.
     pub(super) log_marks: SmallVec<[(usize, u64); 1]>,
@@ -38,13 +38,13 @@ pub(super) struct LockedKeys<'t, 'k> {
 
 /// The line that a key belongs to.
 #[derive(Clone, Copy)]
-struct Home<'t> {
+struct LineRef<'t> {
     shard: u32,
     index: usize,
     line: &'t Line,
 }
 
-impl Home<'_> {
+impl LineRef<'_> {
     fn order(&self) -> (u32, usize) {
         (self.shard, self.index)
     }
@@ -66,7 +66,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
             table,
             keys,
             lines: SmallVec::new(),
-            homes: SmallVec::new(),
+            line_indices: SmallVec::new(),
             overflows: SmallVec::new(),
             hold: None,
             log_marks: SmallVec::new(),
@@ -78,38 +78,38 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
     }
 
     fn lock_lines(&mut self) -> Option<()> {
-        let mut homes: SmallVec<[Home<'t>; 4]> = SmallVec::new();
+        let mut line_refs: SmallVec<[LineRef<'t>; 4]> = SmallVec::new();
         for key in self.keys {
             let lines = self.table.shards[key.shard as usize].lines();
             let index = Shard::line_of(key.fingerprint, lines);
-            homes.push(Home {
+            line_refs.push(LineRef {
                 shard: key.shard,
                 index,
                 line: &lines[index],
             });
         }
-        let mut in_order = homes.clone();
-        in_order.sort_unstable_by_key(Home::order);
-        in_order.dedup_by_key(|home| home.order());
-        for home in &in_order {
-            let guard = home.line.lock();
+        let mut in_order = line_refs.clone();
+        in_order.sort_unstable_by_key(LineRef::order);
+        in_order.dedup_by_key(|line_ref| line_ref.order());
+        for line_ref in &in_order {
+            let guard = line_ref.line.lock();
             // The shard has grown since, and the key belongs to another line.
             if guard.is_retired() {
                 return None;
             }
             self.lines.push(guard);
         }
-        for home in &homes {
+        for line_ref in &line_refs {
             let mut in_order = in_order.iter();
-            let index = in_order.position(|other| other.order() == home.order());
-            self.homes.push(index.unwrap_or(0) as u16);
+            let index = in_order.position(|other| other.order() == line_ref.order());
+            self.line_indices.push(index.unwrap_or(0) as u16);
         }
         Some(())
     }
 
     /// Locks the overflows that may contain a key or may have to store one.
     fn lock_overflows(&mut self) {
-        let mut wanted: SmallVec<[u32; 4]> = SmallVec::new();
+        let mut shards: SmallVec<[u32; 4]> = SmallVec::new();
         for (at, key) in self.keys.iter().enumerate() {
             let line = self.line(at);
             let may_be_elsewhere = || {
@@ -117,33 +117,30 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
                     && (line.is_spilled() || line.find_empty().is_none() || self.has_company(key))
             };
             if key.is_list || may_be_elsewhere() {
-                wanted.push(key.shard);
+                shards.push(key.shard);
             }
         }
-        if wanted.is_empty() {
-            return;
-        }
-        wanted.sort_unstable();
-        wanted.dedup();
-        for shard in wanted {
+        shards.sort_unstable();
+        shards.dedup();
+        for shard in shards {
             let overflow = self.table.shards[shard as usize].overflow.lock();
             self.overflows.push((shard, overflow));
         }
     }
 
-    /// Returns whether another key of the request may take the last slot of the line.
+    /// Returns whether another key of the request may take the last entry of the line.
     fn has_company(&self, key: &Key) -> bool {
         let mut others = self.keys.iter().filter(|other| *other != key);
         others.any(|other| other.shard == key.shard)
     }
 
-    /// Takes slots for this hold, for as long as it asks.
+    /// Takes slots for this hold.
     pub(super) fn for_hold(mut self, hold: Option<&HoldRequest<'_>>) -> Self {
         self.hold = hold.map(|hold| (hold.id, hold.span));
         self
     }
 
-    /// Refunds units. Slots are given back by their holds only.
+    /// Refunds units. Slots are released by their holds only.
     pub(super) fn refund(&mut self, at: usize, band: &Band, now: Timestamp, units: u64) {
         let limit = band.limit();
         if self.keys[at].is_list {
@@ -180,7 +177,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
 
     fn set_cell(&mut self, at: usize, band: &Band, now: Timestamp, cell: Option<Cell>) {
         match cell {
-            Some(cell) => self.write(at, self.keys[at].slot(band, &cell), now),
+            Some(cell) => self.write(at, self.keys[at].entry(band, &cell), now),
             None => {
                 self.remove(at);
             }
@@ -191,13 +188,13 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
     pub(super) fn remove(&mut self, at: usize) -> bool {
         let key = self.keys[at];
         let in_line = self.line(at).find(key.fingerprint);
-        if let Some(slot) = in_line {
-            self.line_mut(at).clear(slot);
+        if let Some(entry) = in_line {
+            self.line_mut(at).clear(entry);
         }
         let table = self.table;
         let overflow = self.overflow(key.shard);
         let in_overflow =
-            overflow.is_some_and(|overflow| overflow.remove(key.fingerprint, &table.entries));
+            overflow.is_some_and(|overflow| overflow.remove(key.fingerprint, &table.items));
         let existed = in_line.is_some() || in_overflow;
         table.release(key.rule.get(), usize::from(existed));
         existed
@@ -211,31 +208,31 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         let key = &self.keys[at];
         let line = self.line(at);
         match line.find(key.fingerprint) {
-            Some(slot) => Some(line.state(slot)),
+            Some(entry) => Some(line.state(entry)),
             None => self.overflow(key.shard)?.get(key.fingerprint),
         }
     }
 
     /// Writes the state of a key, which need not exist.
-    pub(super) fn write(&mut self, at: usize, slot: Slot, now: Timestamp) {
-        if !self.replace(at, slot) {
-            self.insert(at, slot, now);
+    pub(super) fn write(&mut self, at: usize, entry: Entry, now: Timestamp) {
+        if !self.replace(at, entry) {
+            self.insert(at, entry, now);
         }
     }
 
     /// Writes the state of a key if it exists. Returns whether it does.
-    pub(super) fn replace(&mut self, at: usize, slot: Slot) -> bool {
+    pub(super) fn replace(&mut self, at: usize, entry: Entry) -> bool {
         let key = &self.keys[at];
         let fingerprint = key.fingerprint;
         let line = self.line_mut(at);
         if let Some(index) = line.find(fingerprint) {
-            line.set_state(index, slot.state);
+            line.set_state(index, entry.state);
             return true;
         }
         let overflow = self.overflow(key.shard);
         match overflow.filter(|overflow| overflow.get(fingerprint).is_some()) {
             Some(overflow) => {
-                overflow.set(slot);
+                overflow.set(entry);
                 true
             }
             None => false,
@@ -243,7 +240,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
     }
 
     /// Adds a key that does not exist.
-    fn insert(&mut self, at: usize, slot: Slot, now: Timestamp) {
+    fn insert(&mut self, at: usize, entry: Entry, now: Timestamp) {
         let table = self.table;
         let rule = self.keys[at].rule.get();
         let line = self.line_mut(at);
@@ -252,21 +249,21 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
             && table.try_reserve()
         {
             table.keys.add(rule, 1);
-            line.set(index, slot);
+            line.set(index, entry);
             return;
         }
         // Expired keys stay as long as there is room: they cost nothing, and are found at
         // once if they return.
         let expired = line
-            .slots()
-            .find(|(_, slot)| table.is_expired(slot.state, now));
+            .entries()
+            .find(|(_, entry)| table.is_expired(entry.state, now));
         if let Some((index, expired)) = expired {
             let replaced = expired.state.rule();
             if replaced != rule {
                 table.keys.add(rule, 1);
                 table.keys.subtract(replaced, 1);
             }
-            line.set(index, slot);
+            line.set(index, entry);
             return;
         }
         table.keys.add(rule, 1);
@@ -282,7 +279,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         }
         let line = self.line_mut(at);
         if let Some(index) = line.find_empty() {
-            line.set(index, slot);
+            line.set(index, entry);
             return;
         }
         line.spill();
@@ -291,18 +288,18 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         if overflow.len().is_power_of_two() {
             overflow.retain(|state| !table.release_expired(state, now));
         }
-        overflow.set(slot);
+        overflow.set(entry);
         if table.shards[shard as usize].is_crowded(overflow.len(), &table.sizes) {
             self.crowded.push((shard, now));
         }
     }
 
     pub(super) fn line(&self, at: usize) -> &LineGuard<'t> {
-        &self.lines[usize::from(self.homes[at])]
+        &self.lines[usize::from(self.line_indices[at])]
     }
 
     pub(super) fn line_mut(&mut self, at: usize) -> &mut LineGuard<'t> {
-        &mut self.lines[usize::from(self.homes[at])]
+        &mut self.lines[usize::from(self.line_indices[at])]
     }
 
     pub(super) fn overflow(&mut self, shard: u32) -> Option<&mut Overflow> {
@@ -357,7 +354,7 @@ impl Counters for LockedKeys<'_, '_> {
             return self.correct_list(at, band, assessment);
         };
         if let Some(cell) = corrected {
-            self.replace(at, self.keys[at].slot(band, cell));
+            self.replace(at, self.keys[at].entry(band, cell));
         }
     }
 
@@ -366,7 +363,7 @@ impl Counters for LockedKeys<'_, '_> {
             return self.charge_list(at, band, now, assessment);
         };
         if let Some(cell) = assessment.to_write() {
-            self.write(at, self.keys[at].slot(band, cell), now);
+            self.write(at, self.keys[at].entry(band, cell), now);
         }
     }
 

@@ -133,38 +133,37 @@ impl LockedKeys<'_, '_> {
         } else {
             let is_expired = |list: &List| expires && list.is_expired(now);
             let list = List::new(band.limit());
-            Some(overflow.new_list(key.fingerprint, rule, list, &table.entries, is_expired))
+            Some(overflow.new_list(key.fingerprint, rule, list, &table.items, is_expired))
         };
         let list = list.expect("the list exists or was created");
-        let before = list.entries();
+        let before = list.items();
         change(list);
-        recount(&table.entries, rule, before, list.entries());
-        let is_crowded =
-            list.entries() > List::MOST_COARSE_ENTRIES && !table.has_room_for_entries(rule);
+        recount(&table.items, rule, before, list.items());
+        let is_crowded = list.items() > List::MOST_COARSE_ITEMS && !table.has_room_for_items(rule);
         if is_crowded {
-            let before = list.entries();
+            let before = list.items();
             list.coarsen();
-            recount(&table.entries, rule, before, list.entries());
+            recount(&table.items, rule, before, list.items());
         }
-        let slot = key.slot_of_list(band, list);
+        let entry = key.entry_of_list(band, list);
         if is_crowded {
             self.sweep_lists(key.shard, now);
         }
-        self.write(at, slot, now);
+        self.write(at, entry, now);
     }
 
     /// Changes a list, if it exists, and deletes it if nothing is left.
     pub(super) fn change_list(&mut self, at: usize, band: &Band, change: impl FnOnce(&mut List)) {
         let (key, table) = (self.keys[at], self.table);
         let Some(list) = self.list(at) else { return };
-        let before = list.entries();
+        let before = list.items();
         change(list);
-        recount(&table.entries, key.rule.get(), before, list.entries());
-        if list.units() == 0 && list.entries() == 0 {
+        recount(&table.items, key.rule.get(), before, list.items());
+        if list.units() == 0 && list.items() == 0 {
             self.remove(at);
         } else {
-            let slot = key.slot_of_list(band, list);
-            self.replace(at, slot);
+            let entry = key.entry_of_list(band, list);
+            self.replace(at, entry);
         }
     }
 
@@ -177,9 +176,9 @@ impl LockedKeys<'_, '_> {
         };
         if shard == own {
             let overflow = self.locked_overflow(own);
-            overflow.retain_lists(&table.entries, |_, list| !list.is_expired(now));
+            overflow.retain_lists(&table.items, |_, list| !list.is_expired(now));
         } else if let Some(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
-            overflow.retain_lists(&table.entries, |_, list| !list.is_expired(now));
+            overflow.retain_lists(&table.items, |_, list| !list.is_expired(now));
         }
     }
 

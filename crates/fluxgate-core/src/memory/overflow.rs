@@ -4,9 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::HashMap;
 
+use super::entry::{Entry, Fingerprint, State};
 use super::list::List;
 use super::shares::Tally;
-use super::slot::{Fingerprint, Slot, State};
 
 /// An overflow and its lock, in a cache line of their own.
 #[derive(Debug, Default)]
@@ -74,10 +74,10 @@ impl Overflow {
     }
 
     /// Inserts or replaces the state of a key.
-    pub(super) fn set(&mut self, slot: Slot) {
-        let fingerprint = slot.fingerprint().bits();
-        match self.search(slot.fingerprint()) {
-            Ok(index) => self.states[index] = slot.state,
+    pub(super) fn set(&mut self, entry: Entry) {
+        let fingerprint = entry.fingerprint().bits();
+        match self.search(entry.fingerprint()) {
+            Ok(index) => self.states[index] = entry.state,
             Err(index) => {
                 if self.fingerprints.len() == self.fingerprints.capacity() {
                     let more = self.fingerprints.len() / 4 + 4;
@@ -85,7 +85,7 @@ impl Overflow {
                     self.states.reserve_exact(more);
                 }
                 self.fingerprints.insert(index, fingerprint);
-                self.states.insert(index, slot.state);
+                self.states.insert(index, entry.state);
             }
         }
     }
@@ -103,38 +103,38 @@ impl Overflow {
         fingerprint: Fingerprint,
         rule: u32,
         list: List,
-        entries: &Tally,
+        items: &Tally,
         is_expired: impl Fn(&List) -> bool,
     ) -> &mut List {
-        self.remove_list(fingerprint, entries);
+        self.remove_list(fingerprint, items);
         if self.lists.len() == self.lists.capacity() {
-            self.retain_lists(entries, |_, list| !is_expired(list));
+            self.retain_lists(items, |_, list| !is_expired(list));
         }
         let entry = self.lists.entry(fingerprint.bits());
         &mut entry.insert_entry(RuleList { rule, list }).into_mut().list
     }
 
     /// Deletes the list of a key, if there is one.
-    pub(super) fn remove_list(&mut self, fingerprint: Fingerprint, entries: &Tally) {
+    pub(super) fn remove_list(&mut self, fingerprint: Fingerprint, items: &Tally) {
         if let Some(RuleList { rule, list }) = self.lists.remove(&fingerprint.bits()) {
-            recount(entries, rule, list.entries(), 0);
+            recount(items, rule, list.items(), 0);
         }
     }
 
     /// Deletes every list for which `keep` returns false.
-    pub(super) fn retain_lists(&mut self, entries: &Tally, keep: impl Fn(u32, &List) -> bool) {
+    pub(super) fn retain_lists(&mut self, items: &Tally, keep: impl Fn(u32, &List) -> bool) {
         self.lists.retain(|_, RuleList { rule, list }| {
             let keeps = keep(*rule, list);
             if !keeps {
-                recount(entries, *rule, list.entries(), 0);
+                recount(items, *rule, list.items(), 0);
             }
             keeps
         });
     }
 
     /// Deletes a key. Returns whether it was in the list.
-    pub(super) fn remove(&mut self, fingerprint: Fingerprint, entries: &Tally) -> bool {
-        self.remove_list(fingerprint, entries);
+    pub(super) fn remove(&mut self, fingerprint: Fingerprint, items: &Tally) -> bool {
+        self.remove_list(fingerprint, items);
         let found = self.search(fingerprint);
         if let Ok(index) = found {
             self.fingerprints.remove(index);
@@ -160,31 +160,31 @@ impl Overflow {
     }
 
     /// Returns the key with the state at `index`.
-    pub(super) fn slot(&self, index: usize) -> Slot {
-        Slot {
+    pub(super) fn entry(&self, index: usize) -> Entry {
+        Entry {
             tag: Fingerprint::from_bits(self.fingerprints[index]).tag(),
             state: self.states[index],
         }
     }
 
     /// Removes all keys, but not the lists.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Slot> + use<> {
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Entry> + use<> {
         let fingerprints = std::mem::take(&mut self.fingerprints).into_iter();
         let states = std::mem::take(&mut self.states);
-        fingerprints.zip(states).map(|(fingerprint, state)| Slot {
+        fingerprints.zip(states).map(|(fingerprint, state)| Entry {
             tag: Fingerprint::from_bits(fingerprint).tag(),
             state,
         })
     }
 }
 
-/// Updates the tally after the entries of a rule's list changed from `before` to `after`.
-pub(super) fn recount(entries: &Tally, rule: u32, before: usize, after: usize) {
+/// Updates the tally after the items of a rule's list changed from `before` to `after`.
+pub(super) fn recount(items: &Tally, rule: u32, before: usize, after: usize) {
     if after > before {
-        entries.reserve(after - before);
-        entries.add(rule, after - before);
+        items.reserve(after - before);
+        items.add(rule, after - before);
     } else {
-        entries.release(before - after);
-        entries.subtract(rule, before - after);
+        items.release(before - after);
+        items.subtract(rule, before - after);
     }
 }

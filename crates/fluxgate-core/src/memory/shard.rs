@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::entry::{Fingerprint, State};
 use super::line::{Line, LineGuard};
 use super::overflow::OverflowLock;
-use super::slot::{Fingerprint, State};
 
 /// How often a shard can grow.
 const LEVELS: usize = 6;
@@ -101,18 +101,18 @@ impl Shard {
         let overflowing = overflow.take();
         let in_lines = locked
             .iter()
-            .flat_map(|line| line.slots().map(|(_, slot)| slot));
+            .flat_map(|line| line.entries().map(|(_, entry)| entry));
         let lines = make_lines(size);
-        for slot in in_lines.chain(overflowing) {
-            if !keep(slot.state) {
+        for entry in in_lines.chain(overflowing) {
+            if !keep(entry.state) {
                 continue;
             }
-            let mut line = lines[Self::line_of(slot.fingerprint(), &lines)].lock();
+            let mut line = lines[Self::line_of(entry.fingerprint(), &lines)].lock();
             match line.find_empty() {
-                Some(index) => line.set(index, slot),
+                Some(index) => line.set(index, entry),
                 None => {
                     line.spill();
-                    overflow.set(slot);
+                    overflow.set(entry);
                 }
             }
         }

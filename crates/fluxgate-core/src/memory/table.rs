@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::entry::{Entry, Fingerprint, LimitBits, State};
 use super::list::List;
 use super::shard::{Shard, Sizes};
 use super::shares::{Claim, Tally};
-use super::slot::{Fingerprint, LimitBits, Slot, State};
 use crate::algorithm::Cell;
 use crate::band::Band;
 use crate::key::Fingerprinter;
@@ -31,7 +31,7 @@ const SWEEP_PAUSE: u64 = 1000;
 pub enum Retention {
     /// Once its quota is full again; before that only if there are too many keys. Then a
     /// rule that has its share of the store evicts its own keys, and another rule those of
-    /// rules that have more than theirs, starting with the smallest loss.
+    /// rules that have more than theirs, starting with the cheapest.
     #[default]
     UntilFull,
     /// Never: for simulations, where the clock may go back by years.
@@ -47,8 +47,8 @@ pub(super) struct Table {
     /// The keys of each rule.
     pub(super) keys: Tally,
     max_keys: usize,
-    /// The entries of the lists of each rule: events of logs, and holds that have slots.
-    pub(super) entries: Tally,
+    /// The items of the lists of each rule: events of logs, and holds that have slots.
+    pub(super) items: Tally,
     pub(super) max_log_events: usize,
     /// The number of sweeps for expired lists, and the time of the last one.
     sweeps: AtomicUsize,
@@ -68,7 +68,7 @@ pub(super) struct Key {
 
 impl Key {
     /// Returns the key with this state.
-    pub(super) fn slot(&self, band: &Band, cell: &Cell) -> Slot {
+    pub(super) fn entry(&self, band: &Band, cell: &Cell) -> Entry {
         let bits = match cell {
             Cell::Bucket(_) => LimitBits::of(band.limit()),
             Cell::Counts(counts) => LimitBits::of_counts(band.limit(), counts.start),
@@ -77,13 +77,13 @@ impl Key {
     }
 
     /// Returns the key with the stand-in for its list.
-    pub(super) fn slot_of_list(&self, band: &Band, list: &List) -> Slot {
+    pub(super) fn entry_of_list(&self, band: &Band, list: &List) -> Entry {
         let bits = LimitBits::of(band.limit());
         self.with(State::of_list(self.fingerprint, self.rule, bits, list))
     }
 
-    fn with(&self, state: State) -> Slot {
-        Slot {
+    fn with(&self, state: State) -> Entry {
+        Entry {
             tag: self.fingerprint.tag(),
             state,
         }
@@ -106,7 +106,7 @@ impl Table {
             shards: (0..shards).map(|_| Shard::default()).collect(),
             keys: Tally::new(),
             max_keys: max_keys.max(1),
-            entries: Tally::new(),
+            items: Tally::new(),
             max_log_events: DEFAULT_MAX_LOG_EVENTS,
             sweeps: AtomicUsize::new(0),
             swept_at: AtomicU64::new(0),
@@ -162,8 +162,8 @@ impl Table {
                     continue 'again;
                 }
                 let wanted: Vec<usize> = line
-                    .slots()
-                    .filter(|(_, slot)| slot.state.rule() == rule.get())
+                    .entries()
+                    .filter(|(_, entry)| entry.state.rule() == rule.get())
                     .map(|(index, _)| index)
                     .collect();
                 for index in wanted {
@@ -174,7 +174,7 @@ impl Table {
             }
             let mut overflow = shard.overflow.lock();
             let here = overflow.retain(|state| state.rule() != rule.get());
-            overflow.retain_lists(&self.entries, |of, _| of != rule.get());
+            overflow.retain_lists(&self.items, |of, _| of != rule.get());
             self.release(rule.get(), here);
             return deleted + here;
         }
@@ -228,14 +228,14 @@ impl Table {
         claim.take(&self.keys, state.rule())
     }
 
-    /// Returns whether a rule may have as many list entries as it has. The last quarter is
+    /// Returns whether a rule may have as many list items as it has. The last quarter is
     /// reserved for rules within their share.
-    pub(super) fn has_room_for_entries(&self, rule: u32) -> bool {
+    pub(super) fn has_room_for_items(&self, rule: u32) -> bool {
         if self.retention == Retention::Forever {
             return true;
         }
-        let (total, most) = (self.entries.total(), self.max_log_events);
-        let is_within_share = || self.entries.of(rule) <= self.entries.share(most, rule);
+        let (total, most) = (self.items.total(), self.max_log_events);
+        let is_within_share = || self.items.of(rule) <= self.items.share(most, rule);
         total <= most && (total <= most - most / 4 || is_within_share())
     }
 
@@ -256,7 +256,7 @@ impl Table {
         Some((sweep % self.shards.len()) as u32)
     }
 
-    /// Returns whether a state may be deleted at `now` without a loss.
+    /// Returns whether a state may be deleted at `now` without losing anything.
     pub(super) fn is_expired(&self, state: State, now: Timestamp) -> bool {
         self.retention == Retention::UntilFull && state.is_expired(now)
     }

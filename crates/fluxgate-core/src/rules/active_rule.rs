@@ -115,7 +115,7 @@ impl ActiveRule {
         first.is_some_and(|band| band.algorithm() == Algorithm::Concurrency)
     }
 
-    /// Returns whether the gateway lowers the tokens that a request may use to what is left.
+    /// Returns whether the gateway lowers the tokens that a request may use to those left.
     pub fn clamps(&self) -> bool {
         self.clamp
     }
@@ -269,7 +269,7 @@ impl ActiveRule {
         }
     }
 
-    /// Returns the bands of an encoded identity. Asks for the time only if that matters.
+    /// Returns the bands of an encoded identity. Reads the time only if an override may end.
     pub(crate) fn bands_for(&self, identity: &[u8], now: impl FnOnce() -> Timestamp) -> Range<u32> {
         if self.overrides.is_empty() {
             return 0..self.own;

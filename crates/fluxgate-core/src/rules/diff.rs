@@ -207,7 +207,7 @@ fn field_changes(before: &Rule, after: &Rule) -> Vec<FieldChange> {
 /// The most values of a list that a change names.
 const MAX_NAMED: usize = 10;
 
-/// Returns the lists that have changed. Of a long list only what is new and what is gone is
+/// Returns the lists that have changed. Of a long list only new and removed items are
 /// named, up to a few values each.
 fn list_changes(before: &[List], after: &[List]) -> Vec<FieldChange> {
     fn values<'l>(lists: &'l [List], name: &str) -> Option<&'l [Box<str>]> {

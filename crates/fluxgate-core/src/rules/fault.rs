@@ -24,7 +24,7 @@ pub struct RuleFault {
 }
 
 impl RuleFault {
-    /// Returns what is wrong, and what is allowed.
+    /// Returns the fault, and what is allowed instead.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -92,7 +92,7 @@ pub struct Rule {
     pub(super) on_missing_key: OnMissingKey,
     pub(super) bands: Vec<Band>,
     pub(super) cost: Cost,
-    /// Whether the gateway lowers the tokens that a request may use to what is left.
+    /// Whether the gateway lowers the tokens that a request may use to those left.
     pub(super) clamp: bool,
     /// How long a request that it denies may wait; `None` if it may not.
     pub(super) max_wait: Option<Duration>,

@@ -74,7 +74,7 @@ impl From<RuleSet> for RuleSets {
     }
 }
 
-/// Collects rule sets. Of two with the same name the last counts.
+/// Collects rule sets. If two have the same name, the last one counts.
 impl FromIterator<RuleSet> for RuleSets {
     fn from_iter<I: IntoIterator<Item = RuleSet>>(sets: I) -> Self {
         let sets = sets.into_iter();

@@ -103,9 +103,9 @@ fn write_set(set: &RuleSet, text: &mut String) {
 pub(super) fn write_rule(rule: &Rule, text: &mut String) {
     for (name, value) in WrittenFields::of(rule).0 {
         let _ = match value {
-            Written::Scalar(value) => writeln!(text, "{name}: {value}"),
-            Written::Map(fields) => writeln!(text, "{name}: {}", flow_map(fields)),
-            Written::List(items) => {
+            FieldValue::Scalar(value) => writeln!(text, "{name}: {value}"),
+            FieldValue::Map(fields) => writeln!(text, "{name}: {}", flow_map(fields)),
+            FieldValue::List(items) => {
                 writeln!(text, "{name}:{}", block_list(items.into_iter()))
             }
         };
@@ -118,9 +118,9 @@ pub(super) fn rule_fields(rule: &Rule) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     for (name, value) in WrittenFields::of(rule).0 {
         match value {
-            Written::Scalar(value) => fields.push((name.into(), value)),
-            Written::List(items) => fields.push((name.into(), flow_list(items.into_iter()))),
-            Written::Map(parts) => {
+            FieldValue::Scalar(value) => fields.push((name.into(), value)),
+            FieldValue::List(items) => fields.push((name.into(), flow_list(items.into_iter()))),
+            FieldValue::Map(parts) => {
                 let parts = parts.into_iter();
                 fields.extend(parts.map(|(part, value)| (format!("{name}.{part}"), value)));
             }
@@ -130,18 +130,18 @@ pub(super) fn rule_fields(rule: &Rule) -> Vec<(String, String)> {
 }
 
 /// The value of a field.
-enum Written {
+enum FieldValue {
     Scalar(String),
     List(Vec<String>),
     Map(Vec<(String, String)>),
 }
 
 /// The fields of a rule that have no default value, in the order of the documentation.
-struct WrittenFields(Vec<(&'static str, Written)>);
+struct WrittenFields(Vec<(&'static str, FieldValue)>);
 
 impl WrittenFields {
     fn scalar(&mut self, name: &'static str, value: String) {
-        self.0.push((name, Written::Scalar(value)));
+        self.0.push((name, FieldValue::Scalar(value)));
     }
 
     fn of(rule: &Rule) -> Self {
@@ -169,7 +169,7 @@ impl WrittenFields {
         }
         let matches = conditions(rule);
         if !matches.is_empty() {
-            fields.0.push(("match", Written::Map(matches)));
+            fields.0.push(("match", FieldValue::Map(matches)));
         }
         match &rule.key {
             Key::Parts(parts) => match &parts[..] {
@@ -209,7 +209,7 @@ impl WrittenFields {
         }
         if !rule.action.decides() {
             let bands = bands(&rule.bands).collect();
-            fields.0.push(("bands", Written::List(bands)));
+            fields.0.push(("bands", FieldValue::List(bands)));
         }
         match &rule.cost {
             Cost::Fixed(1) => {}
@@ -247,7 +247,7 @@ impl WrittenFields {
             });
             fields
                 .0
-                .push(("overrides", Written::List(overrides.collect())));
+                .push(("overrides", FieldValue::List(overrides.collect())));
         }
         if rule.charge_always {
             fields.scalar("charge", "always".into());

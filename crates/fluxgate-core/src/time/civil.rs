@@ -1,5 +1,6 @@
 //! Instants as rules and logs write them.
 
+use super::dates::{civil, first_day_of};
 use super::span::Timestamp;
 
 /// Units of time, in microseconds.
@@ -24,8 +25,8 @@ impl CivilTime {
         if !(1..=12).contains(&self.month) {
             return None;
         }
-        let this_month = first_of_month(self.year, self.month);
-        let next_month = first_of_month(self.year, self.month + 1);
+        let month = self.year * 12 + self.month - 1;
+        let (this_month, next_month) = (first_day_of(month), first_day_of(month + 1));
         let days = this_month + self.day - 1;
         let [hour, minute, second] = self.time_of_day;
         let is_valid = (this_month..next_month).contains(&days) && hour < 24 && minute < 60;
@@ -41,36 +42,6 @@ impl CivilTime {
         let micros = (minutes * 60 + second) * 1_000_000 + self.micros;
         Timestamp::from_micros(u64::try_from(micros).ok()?)
     }
-}
-
-/// Returns the number of days from 1970 to the first of a month. The month after
-/// December may be 13.
-fn first_of_month(year: i64, month: i64) -> i64 {
-    // In years that start in March, leap days come last.
-    let (year, month) = match month {
-        1 | 2 => (year - 1, month + 9),
-        _ => (year, month - 3),
-    };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    year * 365 + leap_days + (153 * month + 2) / 5 - 719_468
-}
-
-/// Returns year, month and day of a day counted from 1970.
-pub fn civil(days: u64) -> (u64, u64, u64) {
-    // In years that start in March, leap days come last.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let leaps = day_of_era / 1_460 + day_of_era / 146_096 - day_of_era / 36_524;
-    let year_of_era = (day_of_era - leaps) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// Formats an instant as `2026-01-31T23:59:59Z`, with the microseconds if it has any.

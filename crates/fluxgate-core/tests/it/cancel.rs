@@ -662,7 +662,7 @@ fn a_check_without_waiting_decides_like_any_other() {
     );
     // A store that must be awaited gets the checks that were planned.
     let slow = Limiter::new(parse(&rules), Broken::default());
-    let pending = slow.try_check(&slow.rule_set("s").unwrap(), &context, Mode::Take);
+    let pending = slow.try_check(&slow.active_rule_set("s").unwrap(), &context, Mode::Take);
     let (decision, _) = ready(slow.complete(pending.unwrap_err()));
     assert_eq!(decision.outcome(), Outcome::Fallback);
     assert_eq!(decision.remaining(), Some(1));

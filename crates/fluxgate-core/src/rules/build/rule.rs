@@ -16,7 +16,7 @@ use crate::rules::fault::{FaultCollector, Step};
 use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, is_set_name};
 use crate::rules::rule::{Key, Pairs, Rule, RuleMode};
 use crate::rules::write::write_rule;
-use crate::sip::Sip13;
+use crate::sip::public_hash;
 use crate::time::Micros;
 
 /// Checks one rule of a set.
@@ -449,7 +449,7 @@ fn subject_of_rule(set: &str, id: &str, rule: &Rule) -> SubjectBytes {
     if rule.reset_on_change {
         let mut text = String::new();
         write_rule(rule, &mut text);
-        let hash = Sip13::PUBLIC.hash(text.as_bytes());
+        let hash = public_hash(text.as_bytes());
         // No part of an identity begins with this byte.
         subject.push(key::RESETS);
         subject.extend_from_slice(&hash.to_le_bytes());

@@ -17,7 +17,7 @@ pub(super) fn warn(bands: &[Band], max_others: usize, warnings: &mut FaultCollec
         let mut others = bands.iter().enumerate().take(max_others);
         let stricter = others.find(|(other, stricter)| {
             let is_equal = || makes_pointless(limit, stricter.limit());
-            // Of two equal bands the later one is reported.
+            // If two bands are equal, the later one is reported.
             *other != index
                 && makes_pointless(stricter.limit(), limit)
                 && (*other < index || !is_equal())

@@ -5,7 +5,7 @@ use crate::matcher::{ValueMatch, Values};
 use crate::network::IpNetwork;
 use crate::rules::rule::{Key, Rule, ValueMatches};
 
-/// What is known about requests that lack parts of a key.
+/// Which requests lack parts of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyPresence {
     /// Rules may be limited to requests with whole keys, as Envoy's descriptors do.
@@ -97,7 +97,7 @@ fn value_covers(ValueMatch(earlier): &ValueMatch, ValueMatch(later): &ValueMatch
         (Present(true), In(_)) | (NotIn(_), Present(false)) => true,
         (Present(earlier), Present(later)) => earlier == later,
         (In(earlier), In(later)) | (NotIn(earlier), NotIn(later)) => earlier == later,
-        // What is in a list is not compared.
+        // The items of a list are not compared.
         (OneOf(_), NoneOf(_) | Present(_) | In(_) | NotIn(_))
         | (NoneOf(_), Present(true) | In(_) | NotIn(_))
         | (Present(_), OneOf(_) | NoneOf(_) | In(_) | NotIn(_))

@@ -18,7 +18,7 @@ pub(super) struct State(pub(super) [u64; 3]);
 
 /// A key and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct Entry {
     /// 48 bits of the fingerprint.
     pub(super) tag: u64,
     pub(super) state: State,
@@ -88,7 +88,7 @@ impl Fingerprint {
     }
 }
 
-impl Slot {
+impl Entry {
     pub(super) fn fingerprint(&self) -> Fingerprint {
         Fingerprint {
             tag: self.tag,
@@ -97,21 +97,21 @@ impl Slot {
     }
 }
 
-/// The loss when a key is evicted. The first criterion is the used part of the quota, in
+/// What evicting a key costs. The first criterion is the used part of the quota, in
 /// quarters; then the time until it is full again, in powers of two; then the used part
 /// itself. So keys with equal use compare by how long it lasts, and keys of one limit by
 /// their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Loss(u64);
+pub(super) struct EvictionCost(u64);
 
-impl Loss {
-    /// The loss of a full quota.
+impl EvictionCost {
+    /// The cost of a full quota.
     pub(super) const NONE: Self = Self(0);
 
     const QUARTER_SHIFT: u32 = 62;
     const LASTS_SHIFT: u32 = 56;
 
-    /// Creates the loss of `used` 65536ths of the quota, for `lasts` microseconds.
+    /// Creates the cost of `used` 65536ths of the quota, for `lasts` microseconds.
     fn new(used: u64, lasts: u64) -> Self {
         let quarter = (used >> 14).min(3);
         let lasts = u64::from(lasts.max(1).ilog2());
@@ -233,7 +233,7 @@ impl State {
     }
 
     /// Creates the stand-in for a list: the time of its newest event or the end of its last
-    /// slot, and its units.
+    /// entry, and its units.
     pub(super) fn of_list(
         fingerprint: Fingerprint,
         rule: RuleNumber,
@@ -337,12 +337,12 @@ impl State {
         }
     }
 
-    /// Returns the loss if it is evicted at `now`.
+    /// Returns what evicting it at `now` costs.
     #[inline]
-    pub(super) fn loss(self, now: Timestamp) -> Loss {
+    pub(super) fn eviction_cost(self, now: Timestamp) -> EvictionCost {
         let lasts = self.expires_at().saturating_sub(now.micros());
         if lasts == 0 {
-            return Loss::NONE;
+            return EvictionCost::NONE;
         }
         let used = if self.is_bucket() {
             lasts
@@ -355,7 +355,7 @@ impl State {
             Some(used) => used / scale,
             None => ((u128::from(used) << 16) / u128::from(scale)) as u64,
         };
-        Loss::new(part, lasts)
+        EvictionCost::new(part, lasts)
     }
 
     /// Returns the units that count at `now`, rounded down.
@@ -470,25 +470,25 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_of_one_limit_grows_with_its_used_part() {
+    fn the_cost_of_one_limit_grows_with_its_used_part() {
         let now = Timestamp::from_micros(100_000_000).unwrap();
-        let losses = [
+        let costs = [
             0, 1, 2_000_000, 4_000_000, 8_000_000, 15_000_000, 16_000_000,
         ]
-        .map(|used| bucket_of(16, 100_000_000 + used).loss(now));
-        assert_eq!(losses[0], Loss::NONE);
-        assert!(losses.is_sorted_by(|less, more| less < more), "{losses:?}");
-        assert!(losses[2].is_small() && !losses[4].is_small());
+        .map(|used| bucket_of(16, 100_000_000 + used).eviction_cost(now));
+        assert_eq!(costs[0], EvictionCost::NONE);
+        assert!(costs.is_sorted_by(|less, more| less < more), "{costs:?}");
+        assert!(costs[2].is_small() && !costs[4].is_small());
     }
 
     #[test]
-    fn of_limits_with_equal_use_the_longer_has_the_greater_loss() {
+    fn of_limits_with_equal_use_the_longer_has_the_greater_cost() {
         let now = Timestamp::from_micros(100_000_000).unwrap();
-        let loss = |seconds, used: u64| bucket_of(seconds, 100_000_000 + used).loss(now);
-        let used_up = loss(60, 60_000_000);
-        assert!(loss(3600, 3_600_000_000) > used_up);
-        assert!(loss(3600, 2_700_000_000) > used_up, "three quarters of it");
-        assert!(loss(3600, 2_000_000_000) < used_up, "little more than half");
-        assert!(loss(86_400, 864_000_000) < used_up, "a hundredth of a day");
+        let cost = |seconds, used: u64| bucket_of(seconds, 100_000_000 + used).eviction_cost(now);
+        let used_up = cost(60, 60_000_000);
+        assert!(cost(3600, 3_600_000_000) > used_up);
+        assert!(cost(3600, 2_700_000_000) > used_up, "three quarters of it");
+        assert!(cost(3600, 2_000_000_000) < used_up, "little more than half");
+        assert!(cost(86_400, 864_000_000) < used_up, "a hundredth of a day");
     }
 }

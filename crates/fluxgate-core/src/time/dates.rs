@@ -1,9 +1,11 @@
 //! The days and months of the Gregorian calendar, as numbers.
+//!
+//! jiff has them too, but the core does without it unless the feature `time-zones` is on.
 
 /// The seconds of an hour.
-pub(super) const HOUR: i64 = 3_600;
+pub(crate) const HOUR: i64 = 3_600;
 /// The seconds of a day.
-pub(super) const DAY: i64 = 86_400;
+pub(crate) const DAY: i64 = 86_400;
 
 /// The days of 400 years, after which the calendar repeats, and their months.
 const CYCLE: (i64, i64) = (146_097, 4_800);
@@ -11,7 +13,7 @@ const CYCLE: (i64, i64) = (146_097, 4_800);
 const EPOCH: i64 = 719_528;
 
 /// Returns the number of the month that contains a day, counted from January of the year 0.
-pub(super) fn month_of(day: i64) -> i64 {
+pub(crate) fn month_of(day: i64) -> i64 {
     let (days, months) = CYCLE;
     // Months have almost the same length, so this is off by one at most.
     let guess = ((day + EPOCH) * months).div_euclid(days);
@@ -22,13 +24,26 @@ pub(super) fn month_of(day: i64) -> i64 {
 }
 
 /// Returns the first day of a month.
-pub(super) fn first_day_of(month: i64) -> i64 {
+pub(crate) fn first_day_of(month: i64) -> i64 {
     // In a year from March on, the leap day is the last one, and five months have 153 days
     // wherever they begin.
     let since_march = month - 2;
     let (year, month) = (since_march.div_euclid(12), since_march.rem_euclid(12));
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     year * 365 + leap_days + (month * 153 + 2) / 5 + 60 - EPOCH
+}
+
+/// Returns year, month and day of a day counted from 1970.
+pub fn civil(day: u64) -> (u64, u64, u64) {
+    // No day of a timestamp is further from the epoch than this can count.
+    let day = day as i64;
+    let month = month_of(day);
+    let day_of_month = day - first_day_of(month) + 1;
+    (
+        month as u64 / 12,
+        month as u64 % 12 + 1,
+        day_of_month as u64,
+    )
 }
 
 #[cfg(test)]
