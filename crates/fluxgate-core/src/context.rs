@@ -49,7 +49,7 @@ pub struct RequestContext<'a> {
     /// The requested lifetime of the hold; of slots even if the charge is not held.
     pub(crate) hold_for: Option<Micros>,
     pub(crate) whole_keys: bool,
-    /// Whether the rules that charge in any case have charged the request already.
+    /// Whether the rules that charge denied requests have charged this one already.
     pub(crate) is_decided_again: bool,
 }
 
@@ -178,8 +178,10 @@ impl RequestContext<'_> {
         fn own_bytes(bytes: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
             Cow::Owned(bytes.into_owned())
         }
-        let attributes = self.attributes.into_iter();
-        let attributes = attributes.map(|(name, value)| (own_bytes(name), own_bytes(value)));
+        let attributes = self
+            .attributes
+            .into_iter()
+            .map(|(name, value)| (own_bytes(name), own_bytes(value)));
         let own_all = |pairs: Vec<(Cow<'_, str>, Cow<'_, str>)>| {
             let pairs = pairs.into_iter();
             pairs.map(|(name, value)| (own(name), own(value))).collect()
@@ -271,8 +273,9 @@ impl<'a> RequestContextBuilder<'a> {
 
     /// Sets all attributes, in place of those before.
     pub fn attributes(mut self, attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Self {
-        let pairs = attributes.into_iter();
-        let pairs = pairs.map(|(name, value)| (into_bytes(name), into_bytes(value)));
+        let pairs = attributes
+            .into_iter()
+            .map(|(name, value)| (into_bytes(name), into_bytes(value)));
         self.0.attributes = pairs.collect();
         self
     }
@@ -317,7 +320,7 @@ impl<'a> RequestContextBuilder<'a> {
         self
     }
 
-    /// Sets how long the charge is held, if it is, and slots in any case.
+    /// Sets the lifetime of the hold, if the charge is held, and of slots even if it is not.
     pub fn hold_for(mut self, span: Micros) -> Self {
         self.0.hold_for = Some(span);
         self

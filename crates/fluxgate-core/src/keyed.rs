@@ -147,8 +147,10 @@ impl<C: Clock> KeyedLimiter<C> {
         max_wait: Duration,
     ) -> Result<Reservation<Permit>, Denied> {
         let key = KeyBytes::of(key);
-        let bands = self.0.bands.iter();
-        let bands: Box<[Band]> = bands
+        let bands: Box<[Band]> = self
+            .0
+            .bands
+            .iter()
             .map(|band| Band::new(band.id(), band.limit().reserving(max_wait)))
             .collect();
         let verdicts = self.verdicts(&key, &bands, units, Mode::Take);

@@ -224,8 +224,9 @@ impl<S: Store> Limiter<S> {
     /// ```
     pub fn rule_set(&self, name: &str) -> Result<RuleSetLimiter<S>, UnknownRuleSet> {
         let rules = self.0.rules.load();
-        let set = rules.get(name);
-        let set = set.ok_or_else(|| UnknownRuleSet::new(name, &rules))?;
+        let set = rules
+            .get(name)
+            .ok_or_else(|| UnknownRuleSet::new(name, &rules))?;
         Ok(RuleSetLimiter::new(self.clone(), set.name()))
     }
 
@@ -377,8 +378,11 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Decision, LimiterError> {
         let started = self.0.observers.start_timing();
         let set = self.known_set(rule_set)?;
-        let index = set.rules().iter().position(|known| known.id() == rule);
-        let index = index.ok_or_else(|| unknown_rule(&set, rule))?;
+        let index = set
+            .rules()
+            .iter()
+            .position(|known| known.id() == rule)
+            .ok_or_else(|| unknown_rule(&set, rule))?;
         require_limit(&set, &set.rules()[index])?;
         let mut decision = {
             let mut plan = Plan::new(Mode::Take);

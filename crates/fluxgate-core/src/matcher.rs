@@ -35,7 +35,7 @@ use crate::context::RequestContext;
 use crate::network::NetworkIndex;
 pub use conditions::ValueMatch;
 pub(crate) use conditions::{Conditions, FailedCondition, ValueCondition, Values};
-use facts::Facts;
+use facts::RequestFacts;
 pub(crate) use field::{Field, ListNumber};
 pub(crate) use group::Matches;
 use group::{Group, LateTests, Signature};
@@ -107,13 +107,15 @@ impl Matcher {
         &self,
         conditions: impl Iterator<Item = &'c Conditions>,
     ) -> Self {
-        let lower = conditions.cloned().map(|mut conditions| {
-            for pattern in conditions.paths.iter_mut().flatten() {
-                *pattern = pattern.to_ascii_lowercase();
-            }
-            conditions
-        });
-        let lower: Vec<_> = lower.collect();
+        let lower: Vec<_> = conditions
+            .cloned()
+            .map(|mut conditions| {
+                for pattern in conditions.paths.iter_mut().flatten() {
+                    *pattern = pattern.to_ascii_lowercase();
+                }
+                conditions
+            })
+            .collect();
         Self::new(lower.iter(), Arc::clone(&self.lists))
     }
 
@@ -130,7 +132,7 @@ impl Matcher {
 
     /// Adds the rules whose conditions hold, except for `not_path`.
     pub(crate) fn find(&self, context: &RequestContext<'_>, matches: &mut Matches) {
-        let facts = &Facts::new(context, &self.lists);
+        let facts = &RequestFacts::new(context, &self.lists);
         self.plain.collect(facts, matches);
         if !self.parts.is_empty() {
             self.find_by_parts(facts, matches);
@@ -155,15 +157,18 @@ impl Matcher {
         conditions: &Conditions,
         context: &RequestContext<'_>,
     ) -> Option<FailedCondition> {
-        conditions.first_failed(&Facts::new(context, &self.lists))
+        conditions.first_failed(&RequestFacts::new(context, &self.lists))
     }
 
-    fn find_by_parts(&self, facts: &Facts<'_, '_>, matches: &mut Matches) {
+    fn find_by_parts(&self, facts: &RequestFacts<'_, '_>, matches: &mut Matches) {
         let context = facts.context;
         let ip = context.ip.filter(|_| !self.networks.is_empty());
-        let networks = ip.map(|ip| self.networks.containing(ip));
-        let networks = networks.into_iter().flatten();
-        let networks: Networks = networks.map(u32::to_le_bytes).collect();
+        let networks: Networks = ip
+            .map(|ip| self.networks.containing(ip))
+            .into_iter()
+            .flatten()
+            .map(u32::to_le_bytes)
+            .collect();
         let mut find_by = |index: usize| {
             let (part, signatures) = &self.parts[index];
             part.for_each_value(facts, &networks, |value| {
@@ -191,8 +196,10 @@ impl Matcher {
 
 /// Returns the headers and the attributes of a request. A name may come twice.
 fn fields_of(context: &RequestContext<'_>) -> impl Iterator<Item = Field> {
-    let headers = context.headers.iter();
-    let headers = headers.map(|(name, _)| Field::Header(name.to_ascii_lowercase().into()));
+    let headers = context
+        .headers
+        .iter()
+        .map(|(name, _)| Field::Header(name.to_ascii_lowercase().into()));
     let attributes = context.attributes.iter().filter_map(|(name, _)| {
         // No rule has a name that is not text.
         Some(Field::Attribute(str::from_utf8(name).ok()?.into()))

@@ -289,7 +289,7 @@ impl Plan {
         identity.unwrap_or_default()
     }
 
-    /// Charges nothing but rules that charge in any case: the request is denied whatever the
+    /// Charges nothing but rules that charge denied requests: the request is denied whatever the
     /// bands say, and they are only checked to report those that deny too. Shadow rules are not
     /// decided.
     fn only_peek(&mut self) {

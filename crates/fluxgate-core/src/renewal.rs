@@ -69,13 +69,13 @@ pub trait HoldKeeper: Clone + Send + Sync + 'static {
 /// The holds that a keeper keeps.
 #[derive(Debug, Default)]
 pub struct HoldRenewals {
-    kept: Mutex<Kept>,
+    kept: Mutex<RenewalList>,
     /// Wakes the task that renews them, because one must be renewed sooner.
     sooner: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RenewalList {
     /// How long each is renewed for.
     holds: HashMap<HoldId, Micros>,
     /// None of them is renewed for a shorter time.
@@ -90,7 +90,7 @@ impl HoldRenewals {
         self.lock().holds.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, RenewalList> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -102,8 +102,9 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
     pub async fn refund(&self, key: impl AsRef<[u8]>, units: u32) -> Result<u32, StoreError> {
         let key = self.key(key.as_ref());
         let store = self.limiter.store();
-        let verdicts = store.refund(key.as_subject(), &self.bands, units.into());
-        let verdicts = verdicts.await?;
+        let verdicts = store
+            .refund(key.as_subject(), &self.bands, units.into())
+            .await?;
         let left = verdicts.iter().map(|verdict| verdict.remaining);
         Ok(left.min().unwrap_or(u32::MAX))
     }
@@ -135,8 +136,9 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
         max_wait: Duration,
     ) -> Result<Reservation<Permit>, Denied> {
         let key = self.key(key.as_ref());
-        let bands = self.bands.iter();
-        let bands: Box<[Band]> = bands
+        let bands: Box<[Band]> = self
+            .bands
+            .iter()
             .map(|band| Band::new(band.id(), band.limit().reserving(max_wait)))
             .collect();
         let decided = self.verdicts(&key, &bands, units, Mode::Take).await;

@@ -217,7 +217,7 @@ impl Slots {
     /// Merges the slots that end in the same eighth of the longest hold into one that ends
     /// with the last of them. They can no longer be released, so they are free late, and
     /// never early.
-    pub fn coarsen(&mut self) {
+    pub(crate) fn coarsen(&mut self) {
         let Some(longest) = self.held.iter().map(|held| held.longest.get()).max() else {
             return;
         };

@@ -126,7 +126,7 @@ impl LogAssessment {
 impl Log {
     /// The most events that a coarse log has: one for each part of the window, of
     /// which the first and the last are cut.
-    pub const MOST_COARSE_EVENTS: usize = PARTS as usize + 1;
+    pub(crate) const MOST_COARSE_EVENTS: usize = PARTS as usize + 1;
 
     /// Assesses a request of `cost` units at `now`.
     pub fn assess(
@@ -171,7 +171,7 @@ impl Log {
 
     /// Keeps events that have left the window from now on. They count again if newer ones
     /// return and the clock goes back, too.
-    pub fn keep_gone(&mut self) {
+    pub(crate) fn keep_gone(&mut self) {
         self.keeps_gone = true;
     }
 
@@ -204,7 +204,7 @@ impl Log {
     /// Merges the events of each eighth of the window into the newest of them. A unit
     /// then leaves up to an eighth of the window late and never early, so no request
     /// passes that would have been denied before.
-    pub fn coarsen(&mut self) {
+    pub(crate) fn coarsen(&mut self) {
         let width = self.window.get().div_ceil(PARTS).max(1) as i64;
         let mut last = 0;
         for index in 1..self.events.len() {
@@ -274,7 +274,7 @@ impl Log {
 
     /// Returns the identity of the event of a charge that was assessed like this: its time as
     /// if the log had never been moved back.
-    pub fn mark_of(&self, assessment: &LogAssessment) -> u64 {
+    pub(crate) fn mark_of(&self, assessment: &LogAssessment) -> u64 {
         (assessment.at + self.moved) as u64
     }
 

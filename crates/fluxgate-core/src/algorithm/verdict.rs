@@ -1,4 +1,4 @@
-//! What a band says of a request.
+//! The verdict of a band on a request.
 
 use crate::limit::{Algorithm, FracMicros, Limit};
 use crate::time::{Micros, Retry, Timestamp};
@@ -44,7 +44,7 @@ impl Mode {
     }
 }
 
-/// What one band says of a request.
+/// The verdict of one band on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The time of the decision, by the clock of the store.
@@ -105,7 +105,7 @@ impl Verdict {
     }
 
     /// Returns the verdict on a request that is charged although it is denied: whether the
-    /// band passed it, and what the band says of the same request after the charge.
+    /// band passed it, and its verdict on the same request after the charge.
     pub fn charged_always(passes: bool, after: Self) -> Self {
         Self {
             retry_after: if passes {

@@ -100,8 +100,9 @@ fn windows_around_every_change_of_the_clocks() {
         if !long && number % 23 != 3 {
             continue;
         }
-        let changes = zone.transitions_after(0);
-        let changes = changes.take_while(|(at, _)| *at < 2_000_000_000);
+        let changes = zone
+            .transitions_after(0)
+            .take_while(|(at, _)| *at < 2_000_000_000);
         for (at, _) in changes.step_by(if long { 3 } else { 11 }) {
             check_around(zone, at);
         }

@@ -17,7 +17,7 @@ use std::str::FromStr;
 ///
 /// The database is part of the program, so all instances of a release agree.
 #[derive(Clone, Copy)]
-pub struct TimeZone(Option<&'static Named>);
+pub struct TimeZone(Option<&'static NamedZone>);
 
 /// A name that no time zone has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +37,7 @@ impl TimeZone {
 
     /// Returns the name.
     pub fn name(&self) -> &'static str {
-        self.0.map_or(Self::UTC_NAME, Named::name)
+        self.0.map_or(Self::UTC_NAME, NamedZone::name)
     }
 
     /// Returns the seconds that local time is ahead of UTC at an instant.
@@ -75,13 +75,13 @@ impl FromStr for TimeZone {
         if name == Self::UTC_NAME {
             return Ok(Self::UTC);
         }
-        let named = Named::find(name);
+        let named = NamedZone::find(name);
         let unknown = || UnknownTimeZone { name: name.into() };
         named.map(|named| Self(Some(named))).ok_or_else(unknown)
     }
 }
 
-// There is one `Named` of each name, and comparing the names is as good.
+// There is one `NamedZone` of each name, and comparing the names is as good.
 impl PartialEq for TimeZone {
     fn eq(&self, other: &Self) -> bool {
         match (self.0, other.0) {
@@ -114,14 +114,14 @@ impl fmt::Display for TimeZone {
 #[cfg(feature = "time-zones")]
 mod named;
 #[cfg(feature = "time-zones")]
-use named::Named;
+use named::NamedZone;
 
 /// Without the feature there is no zone but UTC.
 #[cfg(not(feature = "time-zones"))]
-enum Named {}
+enum NamedZone {}
 
 #[cfg(not(feature = "time-zones"))]
-impl Named {
+impl NamedZone {
     fn find(_: &str) -> Option<&'static Self> {
         None
     }

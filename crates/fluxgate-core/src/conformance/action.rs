@@ -95,14 +95,18 @@ impl<'n> Action<'n> {
                 Ok(format!("{{released:{released}}}"))
             }
             Self::Renew(name, span) => {
-                let renewed = limiter.renew(holds.id(name), span.as_duration()).await;
-                let renewed = renewed.map_err(|error| failed(&error))?;
+                let renewed = limiter
+                    .renew(holds.id(name), span.as_duration())
+                    .await
+                    .map_err(|error| failed(&error))?;
                 Ok(format!("{{renewed:{renewed}}}"))
             }
             Self::Refund(target, units) => {
                 let identity = target.identity.as_deref().unwrap_or_default();
-                let left = limiter.refund(SET, target.rule, identity, *units).await;
-                let left = left.map_err(|error| failed(&error))?;
+                let left = limiter
+                    .refund(SET, target.rule, identity, *units)
+                    .await
+                    .map_err(|error| failed(&error))?;
                 Ok(format!("{{remaining:{left}}}"))
             }
             Self::Reset(target) => {
@@ -115,8 +119,10 @@ impl<'n> Action<'n> {
             }
             Self::State(target) => {
                 let identity = target.identity.as_deref().unwrap_or_default();
-                let state = limiter.state(SET, target.rule, identity).await;
-                let state = state.map_err(|error| failed(&error))?;
+                let state = limiter
+                    .state(SET, target.rule, identity)
+                    .await
+                    .map_err(|error| failed(&error))?;
                 let bands: Vec<_> = state.iter().map(show_band).collect();
                 Ok(format!("{{bands:[{}]}}", bands.join(",")))
             }
@@ -191,8 +197,8 @@ pub(super) fn flat(node: &Node) -> String {
             format!("[{}]", items.join(","))
         }
         Value::Map(pairs) => {
-            let pairs = pairs.iter();
             let pairs: Vec<_> = pairs
+                .iter()
                 .map(|(key, value)| format!("{}:{}", flat(key), flat(value)))
                 .collect();
             format!("{{{}}}", pairs.join(","))

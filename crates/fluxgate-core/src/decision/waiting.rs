@@ -27,8 +27,10 @@ impl Decision {
     /// Returns how long a request that has to wait may wait: the least that the rules it
     /// waits for allow. `None` if they set no bound, as shaping rules.
     pub fn max_wait(&self) -> Option<Micros> {
-        let delayed = self.delayed().map(|reservation| reservation.band);
-        let delayed = delayed.filter_map(|band| self.resolve(band));
+        let delayed = self
+            .delayed()
+            .map(|reservation| reservation.band)
+            .filter_map(|band| self.resolve(band));
         let denied = self.violated().filter(|_| !self.allowed);
         { denied.chain(delayed) }
             .filter_map(|it| it.rule.max_wait())

@@ -81,8 +81,9 @@ impl<'a> ContextFields<'a> {
             ("headers", self.headers.is_some()),
             ("attributes", self.attributes.is_some()),
             ("cost", self.cost.is_some()),
-        ];
-        let given = given.into_iter().filter(|(_, is_given)| *is_given);
+        ]
+        .into_iter()
+        .filter(|(_, is_given)| *is_given);
         given.map(|(name, _)| name)
     }
 

@@ -122,8 +122,10 @@ mod tests {
             Some(last) => *last += mark,
             None => words.push(mark),
         }
-        let terms = words.iter().zip(&numbers.factors);
-        let terms = terms.map(|(word, factor)| factor.wrapping_mul(u128::from(*word)));
+        let terms = words
+            .iter()
+            .zip(&numbers.factors)
+            .map(|(word, factor)| factor.wrapping_mul(u128::from(*word)));
         mix((terms.fold(numbers.start, u128::wrapping_add) >> 64) as u64)
     }
 

@@ -197,10 +197,11 @@ fn name_substitutes(set: &RuleSet, rules: &mut [RuleExplanation]) {
             continue;
         }
         let mut active = set.rules().iter().zip(&*rules);
-        let instead = active.find(|(rule, other)| {
-            rule.group() == group && other.applies && other.mode == explained.mode
-        });
-        let instead = instead.map(|(rule, _)| rule.id().to_owned());
+        let instead = active
+            .find(|(rule, other)| {
+                rule.group() == group && other.applies && other.mode == explained.mode
+            })
+            .map(|(rule, _)| rule.id().to_owned());
         if let Some(place) = &mut rules[index].group {
             place.instead = instead;
         }

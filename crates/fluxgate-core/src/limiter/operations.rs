@@ -101,8 +101,12 @@ impl<S: Store> Limiter<S> {
         checks.push(target.subject(), target.bands, 0, Group::ENFORCED);
         let verdicts = self.0.store.decide(&checks).await?;
         let on_lease = self.on_lease(target.subject(), target.bands).await?;
-        let states = target.bands.iter().zip(&verdicts).zip(on_lease);
-        let states = states.map(|((band, verdict), units)| BandState::new(band, verdict, units));
+        let states = target
+            .bands
+            .iter()
+            .zip(&verdicts)
+            .zip(on_lease)
+            .map(|((band, verdict), units)| BandState::new(band, verdict, units));
         Ok(states.collect())
     }
 

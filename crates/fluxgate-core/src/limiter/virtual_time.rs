@@ -84,7 +84,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
     }
 }
 
-/// What one rule says of a request.
+/// The verdict of one rule on a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleVerdict<'a> {
     /// The rule.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::facts::Facts;
+use super::facts::RequestFacts;
 use super::field::{Field, ListNumber};
 use super::pattern::Pattern;
 use super::pattern_set::PathSet;
@@ -112,7 +112,7 @@ pub(crate) enum ValueCondition {
 
 impl ValueCondition {
     /// Returns whether the value of a request meets it.
-    pub(super) fn holds(&self, field: &Field, facts: &Facts<'_, '_>) -> bool {
+    pub(super) fn holds(&self, field: &Field, facts: &RequestFacts<'_, '_>) -> bool {
         let value = facts.value_of(field);
         let is_one_of = |values: &[Box<[u8]>]| {
             let found = value.map(|value| values.binary_search_by(|it| (**it).cmp(value)));
@@ -168,7 +168,7 @@ pub(crate) struct Conditions {
 impl Conditions {
     /// Returns the first part of `match` that does not hold. Decisions do not evaluate rules
     /// one by one; see [`Matcher`](super::Matcher).
-    pub(super) fn first_failed(&self, facts: &Facts<'_, '_>) -> Option<FailedCondition> {
+    pub(super) fn first_failed(&self, facts: &RequestFacts<'_, '_>) -> Option<FailedCondition> {
         let path = facts.context.request_path();
         let ip = facts.context.ip;
         let failed = |field: &str, list| Some(FailedCondition::new(field, list));

@@ -9,14 +9,14 @@ use super::lists::{ListIndex, ListNumbers};
 use crate::context::RequestContext;
 
 /// A request, with facts that are derived from it only if a rule needs them.
-pub(super) struct Facts<'r, 'c> {
+pub(super) struct RequestFacts<'r, 'c> {
     pub(super) context: &'r RequestContext<'c>,
     lists: &'r ListIndex,
     api_key_hash: OnceCell<[u8; 32]>,
     ip_lists: OnceCell<ListNumbers>,
 }
 
-impl<'r, 'c> Facts<'r, 'c> {
+impl<'r, 'c> RequestFacts<'r, 'c> {
     #[inline]
     pub(super) fn new(context: &'r RequestContext<'c>, lists: &'r ListIndex) -> Self {
         Self {

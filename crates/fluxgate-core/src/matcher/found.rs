@@ -11,7 +11,7 @@ const FEW: usize = 8;
 /// The fragments found in a path, by number.
 #[derive(Debug, Default)]
 pub(super) struct FoundFragments {
-    list: SmallVec<[Found; FEW]>,
+    list: SmallVec<[FragmentPositions; FEW]>,
     /// The index of each in `list`, once there are more than a few.
     indices: HashMap<u32, usize>,
     /// The positions of anchors, each with the index of the next of the same fragment.
@@ -20,7 +20,7 @@ pub(super) struct FoundFragments {
 
 /// The positions of one fragment.
 #[derive(Debug)]
-struct Found {
+struct FragmentPositions {
     fragment: u32,
     /// Its first and its last start.
     first: usize,
@@ -33,8 +33,9 @@ impl FoundFragments {
     /// Adds a fragment that begins at `start`, after all its positions so far. All
     /// positions of an anchor are kept.
     pub(super) fn add(&mut self, fragment: u32, start: usize, is_anchor: bool) {
-        let index = self.find(fragment);
-        let index = index.unwrap_or_else(|| self.insert(fragment, start));
+        let index = self
+            .find(fragment)
+            .unwrap_or_else(|| self.insert(fragment, start));
         let found = &mut self.list[index];
         found.last = start;
         if !is_anchor {
@@ -92,7 +93,7 @@ impl FoundFragments {
 
     fn insert(&mut self, fragment: u32, start: usize) -> usize {
         let new = self.list.len();
-        self.list.push(Found {
+        self.list.push(FragmentPositions {
             fragment,
             first: start,
             last: start,

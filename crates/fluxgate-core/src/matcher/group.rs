@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use smallvec::SmallVec;
 
-use super::facts::Facts;
+use super::facts::RequestFacts;
 use super::pattern::Pattern;
 use super::pattern_set::Patterns;
 use super::requirements::{Networks, Part, Requirements, Test};
@@ -37,14 +37,16 @@ impl Signature {
         paths: Option<&[Pattern]>,
     ) {
         let others: Vec<_> = required.parts().skip(1).cloned().collect();
-        let same = signatures.iter().position(|known| known.others == others);
-        let same = same.unwrap_or_else(|| {
-            signatures.push(Self {
-                others,
-                groups: SmallMap::default(),
+        let same = signatures
+            .iter()
+            .position(|known| known.others == others)
+            .unwrap_or_else(|| {
+                signatures.push(Self {
+                    others,
+                    groups: SmallMap::default(),
+                });
+                signatures.len() - 1
             });
-            signatures.len() - 1
-        });
         for choice in required.choices() {
             let [first, others @ ..] = &choice[..] else {
                 continue;
@@ -69,7 +71,7 @@ impl Signature {
     pub(super) fn find(
         &self,
         first: &[u8],
-        facts: &Facts<'_, '_>,
+        facts: &RequestFacts<'_, '_>,
         networks: &Networks,
         matches: &mut Matches,
     ) {
@@ -88,7 +90,7 @@ impl Signature {
         others: &[Part],
         first: &[u8],
         values: &mut JoinedValues,
-        facts: &Facts<'_, '_>,
+        facts: &RequestFacts<'_, '_>,
         networks: &Networks,
         matches: &mut Matches,
     ) {
@@ -178,7 +180,7 @@ impl Group {
     }
 
     /// Adds the rules that match a request's path in either form. A rule may be added twice.
-    pub(super) fn collect(&self, facts: &Facts<'_, '_>, matches: &mut Matches) {
+    pub(super) fn collect(&self, facts: &RequestFacts<'_, '_>, matches: &mut Matches) {
         for section in &self.sections {
             if section.tests.iter().all(|test| test.passes(facts)) {
                 section.collect(facts.context.request_path(), matches);

@@ -55,8 +55,9 @@ impl Index {
         mut report: impl FnMut(&[u32]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let found = self.fragments_in(path);
-        let by_fragment = found.fragments();
-        let by_fragment = by_fragment.map(|it| &self.fragments[it as usize].patterns);
+        let by_fragment = found
+            .fragments()
+            .map(|it| &self.fragments[it as usize].patterns);
         for candidates in by_fragment.chain([&self.without_fragment]) {
             for &candidate in candidates {
                 let candidate = &self.patterns[candidate as usize];

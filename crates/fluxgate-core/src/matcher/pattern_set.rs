@@ -28,8 +28,11 @@ pub(super) struct Patterns {
 impl Patterns {
     /// Creates the set of these patterns, each with its rule.
     pub(super) fn new(patterns: &[(Pattern, u32)]) -> Self {
-        let shapes = patterns.iter().filter_map(|(pattern, _)| pattern.shape());
-        let shapes: HashSet<Shape> = shapes.filter(|shape| !shape.is_plain()).collect();
+        let shapes: HashSet<Shape> = patterns
+            .iter()
+            .filter_map(|(pattern, _)| pattern.shape())
+            .filter(|shape| !shape.is_plain())
+            .collect();
         let are_few = shapes.len() <= FEW_SHAPES;
         let (walked, others): (Vec<_>, Vec<_>) = patterns.iter().partition(|(pattern, _)| {
             let shape = pattern.shape();

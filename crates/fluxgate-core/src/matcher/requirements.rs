@@ -4,7 +4,7 @@ use foldhash::HashMap;
 use smallvec::SmallVec;
 
 use super::conditions::{Conditions, ValueCondition};
-use super::facts::Facts;
+use super::facts::RequestFacts;
 use super::field::{Field, ListNumber};
 use crate::network::NetworkIndex;
 
@@ -51,7 +51,7 @@ impl Part {
     }
 
     /// Returns its value in a request, if it has one and cannot have several.
-    pub(super) fn value_in<'f>(&self, facts: &'f Facts<'_, '_>) -> Option<&'f [u8]> {
+    pub(super) fn value_in<'f>(&self, facts: &'f RequestFacts<'_, '_>) -> Option<&'f [u8]> {
         match self {
             Self::Value(field) => facts.value_of(field),
             Self::Present(field) => facts.value_of(field).map(|_| &b""[..]),
@@ -62,7 +62,7 @@ impl Part {
     /// Calls `found` with each of its values in a request.
     pub(super) fn for_each_value(
         &self,
-        facts: &Facts<'_, '_>,
+        facts: &RequestFacts<'_, '_>,
         networks: &Networks,
         mut found: impl FnMut(&[u8]),
     ) {
@@ -92,7 +92,7 @@ pub(super) enum Test {
 }
 
 impl Test {
-    pub(super) fn passes(&self, facts: &Facts<'_, '_>) -> bool {
+    pub(super) fn passes(&self, facts: &RequestFacts<'_, '_>) -> bool {
         let ip = facts.context.ip;
         match self {
             Self::Value(field, condition) => condition.holds(field, facts),
@@ -171,8 +171,11 @@ impl Requirements {
     /// Turns parts that may have several values into tests, until few are left.
     fn test_multiple(&mut self, conditions: &Conditions) {
         loop {
-            let multiple = self.parts.iter().enumerate();
-            let multiple = multiple.filter(|(_, (part, _))| part.is_multiple());
+            let multiple = self
+                .parts
+                .iter()
+                .enumerate()
+                .filter(|(_, (part, _))| part.is_multiple());
             let Some((next, _)) = multiple.skip(MAX_MULTI_VALUED).last() else {
                 return;
             };

@@ -47,7 +47,7 @@ impl Pattern {
         if !match_each(self.segments[last + 1..].iter().rev(), rest.by_ref().rev()) {
             return false;
         }
-        let mut middle = Middle {
+        let mut middle = PathMiddle {
             path: &path[..from + rest.len()],
             rest,
         };
@@ -62,13 +62,13 @@ impl Pattern {
 }
 
 /// The part of a path between its two ends.
-struct Middle<'p> {
+struct PathMiddle<'p> {
     /// The path without its end.
     path: &'p str,
     rest: Segments<'p>,
 }
 
-impl<'p> Middle<'p> {
+impl<'p> PathMiddle<'p> {
     /// Returns whether a block matches somewhere, and skips to the end of the match.
     fn finds(&mut self, block: &[Segment]) -> bool {
         while !self.takes(block, self.rest) {
@@ -79,7 +79,7 @@ impl<'p> Middle<'p> {
         true
     }
 
-    /// Like [`Middle::finds`], but only tries the positions of the anchor.
+    /// Like [`PathMiddle::finds`], but only tries the positions of the anchor.
     fn finds_by(&mut self, anchor: Anchor, block: &[Segment], found: &FoundFragments) -> bool {
         if self.rest.is_empty() {
             return false;

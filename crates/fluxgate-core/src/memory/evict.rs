@@ -14,7 +14,7 @@ use super::line::LineGuard;
 use super::locked::LockedKeys;
 use super::overflow::Overflow;
 use super::shard::Shard;
-use super::shares::Claim;
+use super::shares::EvictionClaim;
 use super::table::Table;
 use crate::time::Timestamp;
 
@@ -44,10 +44,15 @@ impl<'t> LockedKeys<'t, '_> {
         false
     }
 
-    fn find_victim(&mut self, at: usize, claim: Claim, now: Timestamp) -> Option<Victim<'t>> {
+    fn find_victim(
+        &mut self,
+        at: usize,
+        claim: EvictionClaim,
+        now: Timestamp,
+    ) -> Option<Victim<'t>> {
         let table = self.table;
         let own = self.keys[at].shard as usize;
-        let mut search = Search {
+        let mut search = VictimSearch {
             table,
             claim,
             now,
@@ -139,9 +144,9 @@ enum VictimLocation<'t> {
     Overflow(MutexGuard<'t, Overflow>),
 }
 
-struct Search<'t> {
+struct VictimSearch<'t> {
     table: &'t Table,
-    claim: Claim,
+    claim: EvictionClaim,
     now: Timestamp,
     /// The number of keys found that may be evicted.
     keys: usize,
@@ -150,7 +155,7 @@ struct Search<'t> {
     best: Option<Victim<'t>>,
 }
 
-impl<'t> Search<'t> {
+impl<'t> VictimSearch<'t> {
     /// Returns whether there is enough to choose from.
     fn is_over(&self) -> bool {
         let Some(best) = &self.best else {

@@ -329,7 +329,7 @@ mod loom_tests {
         true
     }
 
-    /// Of two threads that read the same version, only one can write.
+    /// If two threads read the same version, only one can write.
     #[test]
     fn loom_no_change_is_lost() {
         loom::model(|| {

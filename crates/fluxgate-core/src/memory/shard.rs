@@ -29,9 +29,9 @@ pub(super) struct Shard {
 
 /// The number of lines of a table's shards, at each level.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes([usize; LEVELS]);
+pub(super) struct ShardSizes([usize; LEVELS]);
 
-impl Sizes {
+impl ShardSizes {
     /// Computes the sizes for shards of `keys` keys, or more if `unlimited`.
     pub(super) fn new(keys: usize, unlimited: bool) -> Self {
         if unlimited {
@@ -75,20 +75,20 @@ impl Shard {
     }
 
     /// Returns the next level and its size, if it would have more lines.
-    fn next_level(&self, sizes: &Sizes) -> Option<(usize, usize)> {
+    fn next_level(&self, sizes: &ShardSizes) -> Option<(usize, usize)> {
         let lines = self.lines().len();
         let mut sizes = sizes.0.iter().copied().enumerate();
         sizes.find(|(level, size)| *size > lines && self.levels[*level].get().is_none())
     }
 
     /// Returns whether so many keys overflow that the shard should grow.
-    pub(super) fn is_crowded(&self, overflowing: usize, sizes: &Sizes) -> bool {
+    pub(super) fn is_crowded(&self, overflowing: usize, sizes: &ShardSizes) -> bool {
         overflowing * 2 > self.lines().len() && self.next_level(sizes).is_some()
     }
 
     /// Moves the keys for which `keep` returns true to more lines. The caller holds no lock
     /// of the shard.
-    pub(super) fn grow(&self, sizes: &Sizes, mut keep: impl FnMut(State) -> bool) {
+    pub(super) fn grow(&self, sizes: &ShardSizes, mut keep: impl FnMut(State) -> bool) {
         // In order, like every request that locks several.
         let mut locked: Vec<LineGuard<'_>> = self.lines().iter().map(Line::lock).collect();
         if locked.iter().any(LineGuard::is_retired) {

@@ -119,7 +119,7 @@ impl Tally {
 
 /// The right to evict keys for a new key of a rule.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim {
+pub(super) struct EvictionClaim {
     rule: u32,
     share: usize,
     /// Whether the rule would have more than its share, so that only its own
@@ -127,7 +127,7 @@ pub(super) struct Claim {
     own_only: bool,
 }
 
-impl Claim {
+impl EvictionClaim {
     /// Creates the claim of a rule on a store of `most` keys. The new key is already counted,
     /// so all rules together have more than `most` keys, and one of them has more than its
     /// share.
@@ -184,7 +184,7 @@ mod tests {
         let tally = Tally::new();
         tally.add(1, 70);
         tally.add(2, 30);
-        let [large, small] = [1, 2].map(|rule| Claim::new(&tally, 100, rule));
+        let [large, small] = [1, 2].map(|rule| EvictionClaim::new(&tally, 100, rule));
         assert!(large.covers(&tally, 1) && !large.covers(&tally, 2));
         assert!(small.covers(&tally, 1) && !small.covers(&tally, 2));
         for _ in 50..70 {
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(tally.of(1), 50);
         // With more rules than keys, every rule is above its share of zero.
         tally.add(3, 1);
-        let newcomer = Claim::new(&tally, 2, 3);
+        let newcomer = EvictionClaim::new(&tally, 2, 3);
         assert!(newcomer.covers(&tally, 1));
     }
 }

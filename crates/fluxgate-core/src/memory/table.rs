@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::entry::{Entry, Fingerprint, LimitBits, State};
 use super::list::List;
-use super::shard::{Shard, Sizes};
-use super::shares::{Claim, Tally};
+use super::shard::{Shard, ShardSizes};
+use super::shares::{EvictionClaim, Tally};
 use crate::algorithm::Cell;
 use crate::band::Band;
 use crate::key::Fingerprinter;
@@ -54,7 +54,7 @@ pub(super) struct Table {
     sweeps: AtomicUsize,
     swept_at: AtomicU64,
     pub(super) retention: Retention,
-    pub(super) sizes: Sizes,
+    pub(super) sizes: ShardSizes,
 }
 
 /// A counter: one band of one subject.
@@ -111,7 +111,7 @@ impl Table {
             sweeps: AtomicUsize::new(0),
             swept_at: AtomicU64::new(0),
             retention,
-            sizes: Sizes::new(expected.div_ceil(shards), unlimited),
+            sizes: ShardSizes::new(expected.div_ceil(shards), unlimited),
         }
     }
 
@@ -210,17 +210,17 @@ impl Table {
     }
 
     /// Returns which keys may be evicted for a new key of a rule.
-    pub(super) fn claim(&self, rule: RuleNumber) -> Claim {
-        Claim::new(&self.keys, self.max_keys, rule.get())
+    pub(super) fn claim(&self, rule: RuleNumber) -> EvictionClaim {
+        EvictionClaim::new(&self.keys, self.max_keys, rule.get())
     }
 
-    pub(super) fn may_evict(&self, claim: &Claim, state: State, now: Timestamp) -> bool {
+    pub(super) fn may_evict(&self, claim: &EvictionClaim, state: State, now: Timestamp) -> bool {
         claim.covers(&self.keys, state.rule()) || self.is_expired(state, now)
     }
 
     /// Subtracts a key from its rule's count, if it may still be evicted. Returns whether it
     /// may.
-    pub(super) fn claim_key(&self, claim: &Claim, state: State, now: Timestamp) -> bool {
+    pub(super) fn claim_key(&self, claim: &EvictionClaim, state: State, now: Timestamp) -> bool {
         if self.is_expired(state, now) {
             self.keys.subtract(state.rule(), 1);
             return true;

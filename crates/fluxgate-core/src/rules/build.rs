@@ -169,8 +169,10 @@ impl RuleSetBuilder {
     fn into_set(self, mut rules: Vec<ActiveRule>, lists: ListIndex) -> RuleSet {
         // Stable: rules of one priority stay in the order of the set.
         rules.sort_by_key(|rule| rule.priority);
-        let groups = group_names(&self.rules).into_iter().map(Into::into);
-        let groups = groups.collect();
+        let groups = group_names(&self.rules)
+            .into_iter()
+            .map(Into::into)
+            .collect();
         RuleSet {
             name: self.name,
             on_error: self.on_error,
@@ -191,16 +193,21 @@ impl RuleSetBuilder {
 
 /// Returns the names of all groups, sorted, each once.
 fn group_names(rules: &[Rule]) -> Vec<&str> {
-    let names = rules.iter().filter_map(|rule| rule.group.as_deref());
-    let names: BTreeSet<_> = names.collect();
+    let names: BTreeSet<_> = rules
+        .iter()
+        .filter_map(|rule| rule.group.as_deref())
+        .collect();
     names.into_iter().collect()
 }
 
 /// Returns the headers that any rule uses, each once.
 fn header_names(rules: &[ActiveRule]) -> Box<[Box<str>]> {
     let matched = rules.iter().flat_map(|rule| rule.conditions.headers());
-    let names = matched.chain(key_headers(rules)).chain(cost_headers(rules));
-    let names: BTreeSet<_> = names.cloned().collect();
+    let names: BTreeSet<_> = matched
+        .chain(key_headers(rules))
+        .chain(cost_headers(rules))
+        .cloned()
+        .collect();
     names.into_iter().collect()
 }
 
@@ -208,8 +215,11 @@ fn header_names(rules: &[ActiveRule]) -> Box<[Box<str>]> {
 fn checked_header_names(rules: &[ActiveRule]) -> Box<[Box<str>]> {
     let conditions = rules.iter().map(|rule| &rule.conditions);
     let matched = conditions.flat_map(Conditions::compared_headers);
-    let names = matched.chain(key_headers(rules)).chain(cost_headers(rules));
-    let names: BTreeSet<_> = names.cloned().collect();
+    let names: BTreeSet<_> = matched
+        .chain(key_headers(rules))
+        .chain(cost_headers(rules))
+        .cloned()
+        .collect();
     names.into_iter().collect()
 }
 

@@ -229,8 +229,11 @@ fn list_changes(before: &[List], after: &[List]) -> Vec<FieldChange> {
             if values.len() <= MAX_NAMED {
                 return written_values(values);
             }
-            let own = values.iter().filter(|value| !other.contains(*value));
-            let own: Vec<_> = own.cloned().collect();
+            let own: Vec<_> = values
+                .iter()
+                .filter(|value| !other.contains(*value))
+                .cloned()
+                .collect();
             let named = written_values(&own[..own.len().min(MAX_NAMED)]);
             match own.len() {
                 0 => format!("{} values", values.len()),

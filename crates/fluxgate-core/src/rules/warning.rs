@@ -144,10 +144,14 @@ struct Groups<'s> {
 
 impl<'s> Groups<'s> {
     fn of(set: &'s RuleSet) -> Self {
-        let enabled = set.written.iter().enumerate();
-        let enabled = enabled.filter(|(_, rule)| rule.enabled);
-        let order = enabled.filter_map(|(index, rule)| place(index, rule));
-        let mut order: Vec<_> = order.collect();
+        let enabled = set
+            .written
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| rule.enabled);
+        let mut order: Vec<_> = enabled
+            .filter_map(|(index, rule)| place(index, rule))
+            .collect();
         order.sort_unstable();
         Self { set, order }
     }
@@ -162,8 +166,10 @@ impl<'s> Groups<'s> {
         let begin = self.order.partition_point(|(group, ..)| *group < place.0);
         let end = self.order.binary_search(&place).ok()?;
         let most = MAX_PAIRS / self.order.len();
-        let earlier = self.order[begin..end].iter().take(most);
-        let mut earlier = earlier.map(|(_, _, index)| &self.set.written[*index]);
+        let mut earlier = self.order[begin..end]
+            .iter()
+            .take(most)
+            .map(|(_, _, index)| &self.set.written[*index]);
         earlier.find(|earlier| {
             earlier.mode == later.mode
                 && !is_rolled_out(earlier)

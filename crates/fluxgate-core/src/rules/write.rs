@@ -289,8 +289,8 @@ fn conditions(rule: &Rule) -> Vec<(String, String)> {
             "not_ip",
             networks(&rule.not_ips, rule.not_ip_list.as_deref()),
         ),
-    ];
-    let parts = parts.into_iter();
+    ]
+    .into_iter();
     parts
         .filter_map(|(name, value)| Some((name.into(), value?)))
         .collect()
@@ -338,8 +338,9 @@ pub(super) fn written_values(values: &[Box<str>]) -> String {
 }
 
 fn value_matches(matches: &ValueMatches) -> String {
-    let matches = matches.iter();
-    let matches = matches.map(|(name, value)| (yaml_scalar(name), value_match(value)));
+    let matches = matches
+        .iter()
+        .map(|(name, value)| (yaml_scalar(name), value_match(value)));
     flow_map(matches.collect())
 }
 

@@ -57,29 +57,34 @@ impl<K> ChargeRecord<K> {
         if !passes(Group::ENFORCED) {
             return None;
         }
-        let parts = list.iter().enumerate().zip(verdicts);
-        let parts = parts.filter(|((_, check), _)| check.cost > 0 && passes(check.group));
-        let parts = parts.map(|((index, check), verdict)| ChargedPart {
-            key: key(index),
-            band: check.band.clone(),
-            units: check.cost,
-            mark: match log_mark(index) {
-                Some(whole) => FracMicros { whole, part: 0 },
-                None => Charged::by(verdict).mark(check.band.limit()),
-            },
-            attribute: hold.attributes()[index].map(Into::into),
-        });
-        let parts: Box<[_]> = parts.collect();
+        let parts: Box<[_]> = list
+            .iter()
+            .enumerate()
+            .zip(verdicts)
+            .filter(|((_, check), _)| check.cost > 0 && passes(check.group))
+            .map(|((index, check), verdict)| ChargedPart {
+                key: key(index),
+                band: check.band.clone(),
+                units: check.cost,
+                mark: match log_mark(index) {
+                    Some(whole) => FracMicros { whole, part: 0 },
+                    None => Charged::by(verdict).mark(check.band.limit()),
+                },
+                attribute: hold.attributes()[index].map(Into::into),
+            })
+            .collect();
         if parts.is_empty() {
             return None;
         }
         let slots = parts.iter().filter(|part| part.has_slots());
         let span = slots
             .map(|part| hold.span_of_slots(part.band.limit()))
-            .max();
-        let span = span.unwrap_or_else(|| hold.span_without_slots());
-        let enforced = list.iter().zip(verdicts);
-        let enforced = enforced.filter(|(check, _)| check.group == Group::ENFORCED);
+            .max()
+            .unwrap_or_else(|| hold.span_without_slots());
+        let enforced = list
+            .iter()
+            .zip(verdicts)
+            .filter(|(check, _)| check.group == Group::ENFORCED);
         let wait = enforced.map(|(_, verdict)| verdict.delay.get()).max();
         Some(Self {
             end: now.micros() + span.get(),
@@ -155,8 +160,11 @@ impl<K> ChargeRecord<K> {
         if !self.is_live(counters, hold, now) {
             return false;
         }
-        let slots = self.parts.iter().enumerate();
-        let slots = slots.filter(|(_, part)| part.has_slots());
+        let slots = self
+            .parts
+            .iter()
+            .enumerate()
+            .filter(|(_, part)| part.has_slots());
         let ends = slots.filter_map(|(at, part)| counters.renew(at, &part.band, hold, now, span));
         self.end = ends.max().unwrap_or(now.micros() + span.get());
         true
@@ -169,8 +177,11 @@ impl<K> ChargeRecord<K> {
         hold: HoldId,
         now: Timestamp,
     ) -> bool {
-        let slots = self.parts.iter().enumerate();
-        let slots = slots.filter(|(_, part)| part.has_slots());
+        let slots = self
+            .parts
+            .iter()
+            .enumerate()
+            .filter(|(_, part)| part.has_slots());
         let end = slots
             .filter_map(|(at, part)| counters.end_of_slots(at, &part.band, hold))
             .max();

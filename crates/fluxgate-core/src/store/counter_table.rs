@@ -41,8 +41,7 @@ pub trait CounterTable {
             |index| entries.log_mark(index),
             |index| OwnedSubject::from(list[index].subject),
         );
-        let held = checks.hold().zip(record);
-        let held = held.map(|(hold, record)| HoldRecord {
+        let held = checks.hold().zip(record).map(|(hold, record)| HoldRecord {
             id: hold.id,
             record,
         });

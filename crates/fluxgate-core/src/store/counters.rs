@@ -125,8 +125,8 @@ fn decide_group(
         verdicts.push(verdict);
     }
     if !passes && all.charges_always() && mode.reports_charge() {
-        let passed = assessments.iter().map(|it| it.verdict().passes());
-        let passed: SmallVec<[bool; 4]> = passed.collect();
+        let passed: SmallVec<[bool; 4]> =
+            assessments.iter().map(|it| it.verdict().passes()).collect();
         charge_always(counters, all, group, &passed, now, verdicts);
     }
     passes

@@ -54,8 +54,7 @@ pub(super) fn add_unknown(
     known: &[&str],
     faults: &mut Faults,
 ) {
-    let meant = suggestion(name, known);
-    let meant = meant.map(|known| format!("did you mean `{known}`? "));
+    let meant = suggestion(name, known).map(|known| format!("did you mean `{known}`? "));
     let (meant, known) = (meant.unwrap_or_default(), known.join(", "));
     faults.add(
         at,

@@ -8,16 +8,16 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 /// A zone of the database. Those that were used stay in memory: they are some hundred at
 /// most.
-pub(super) struct Named {
+pub(super) struct NamedZone {
     name: Box<str>,
     zone: TimeZone,
 }
 
 static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-static USED: Mutex<BTreeMap<&'static str, &'static Named>> = Mutex::new(BTreeMap::new());
+static USED: Mutex<BTreeMap<&'static str, &'static NamedZone>> = Mutex::new(BTreeMap::new());
 
-impl Named {
+impl NamedZone {
     /// Returns the zone of exactly this name.
     pub(super) fn find(name: &str) -> Option<&'static Self> {
         // A panic in another thread leaves nothing half-written.

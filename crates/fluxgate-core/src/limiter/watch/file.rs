@@ -77,8 +77,9 @@ async fn read(path: &Path) -> Result<String, RuleFileError> {
         let bytes = regular_file::read(&owned, regular_file::MAX_BYTES)?;
         String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     };
-    let text = tokio::task::spawn_blocking(read).await;
-    let text = text.unwrap_or_else(|panicked| Err(io::Error::other(panicked)));
+    let text = tokio::task::spawn_blocking(read)
+        .await
+        .unwrap_or_else(|panicked| Err(io::Error::other(panicked)));
     text.map_err(|error| RuleFileError::Unreadable {
         path: path.to_owned(),
         error,

@@ -45,8 +45,8 @@ impl Index {
                     anchors,
                     rules,
                 }
-            });
-        let patterns = patterns.collect();
+            })
+            .collect();
         let mut known: Vec<_> = fragments.numbers.into_iter().collect();
         known.sort_unstable_by_key(|(_, number)| *number);
         let known = known.into_iter().map(|(text, _)| text);
@@ -73,7 +73,7 @@ struct Fragments {
 
 impl Fragments {
     fn rarest<'f>(&self, fragments: impl Iterator<Item = &'f Fragment>) -> Option<&'f Fragment> {
-        // Of two, the longer one: a path is less likely to contain it by chance.
+        // Take the longer one: a path is less likely to contain it by chance.
         fragments.min_by_key(|it| (self.patterns.get(&it.text), usize::MAX - it.text.len()))
     }
 
@@ -96,8 +96,12 @@ impl Fragments {
     /// Returns for each inner block the rarest fragment that begins one of its segments.
     fn anchors(&mut self, pattern: &Pattern, fragments: &[Fragment]) -> Box<[Option<Anchor>]> {
         let is_deep = |segment: &Segment| *segment == Segment::Deep;
-        let deeps = pattern.segments.iter().enumerate();
-        let deeps: Vec<_> = deeps.filter(|(_, segment)| is_deep(segment)).collect();
+        let deeps: Vec<_> = pattern
+            .segments
+            .iter()
+            .enumerate()
+            .filter(|(_, segment)| is_deep(segment))
+            .collect();
         let blocks = deeps.windows(2).map(|pair| pair[0].0 + 1..pair[1].0);
         let anchors = blocks.map(|block| {
             let begins_here = |it: &&Fragment| it.begins.is_some_and(|at| block.contains(&at));

@@ -170,8 +170,11 @@ fn condition(
             match stored_value(&field, value) {
                 Ok(value) => all.push(value),
                 Err(message) => {
-                    let steps = around.clone().into_iter().chain([Step::Index(index)]);
-                    let steps: Vec<_> = steps.collect();
+                    let steps: Vec<_> = around
+                        .clone()
+                        .into_iter()
+                        .chain([Step::Index(index)])
+                        .collect();
                     let count = steps.len();
                     faults.enter(steps);
                     faults.add(message);

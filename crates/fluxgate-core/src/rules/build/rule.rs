@@ -270,8 +270,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
     /// Returns the longest wait, if it is valid.
     fn max_wait(&mut self) -> Option<Duration> {
         let max_wait = self.rule.max_wait?;
-        let overrides = self.rule.overrides.iter();
-        let overrides = overrides.flat_map(|given| &given.bands);
+        let overrides = self.rule.overrides.iter().flat_map(|given| &given.bands);
         let mut bands = self.rule.bands.iter().chain(overrides);
         if bands.any(|band| band.limit().rate().shape()) {
             let message = LimitError::ShapeAndWait.to_string();
@@ -363,8 +362,10 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             };
             let ipv6_prefix = self.ipv6_prefix;
             self.faults.field("identity", |faults| {
-                let identity = given.identity.as_ref().zip(key);
-                let identity = identity
+                let identity = given
+                    .identity
+                    .as_ref()
+                    .zip(key)
                     .and_then(|(values, key)| identity_of(values, key, ipv6_prefix, faults));
                 if let Some(identity) = identity
                     && overrides.insert(identity, own).is_some()

@@ -193,13 +193,15 @@ impl RuleReader<'_> {
             .get("capacity")
             .map(|node| self.units(node, "`capacity`"));
         let unit = calendar.one_of("`calendar`", &CalendarUnit::NAMES, self.faults);
-        let time_zone = nodes.get("time_zone").map(|node| {
-            let name = node.text("`time_zone`", self.faults)?;
-            let zone = name.parse::<TimeZone>();
-            zone.map_err(|error| self.faults.add(node.position, error.to_string()))
-                .ok()
-        });
-        let time_zone = time_zone.unwrap_or(Some(TimeZone::UTC));
+        let time_zone = nodes
+            .get("time_zone")
+            .map(|node| {
+                let name = node.text("`time_zone`", self.faults)?;
+                let zone = name.parse::<TimeZone>();
+                zone.map_err(|error| self.faults.add(node.position, error.to_string()))
+                    .ok()
+            })
+            .unwrap_or(Some(TimeZone::UTC));
         let calendar = Calendar::new(unit?).in_time_zone(time_zone?);
         let mut limit = Limit::calendar(capacity??, calendar);
         if style.is_known {

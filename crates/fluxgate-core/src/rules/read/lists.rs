@@ -8,8 +8,9 @@ pub(super) fn read(node: &Node, faults: &mut Faults) -> Vec<List> {
     let mut lists = Vec::new();
     for (name, _, values) in node.map("`lists`", faults) {
         let nodes = values.list(&format!("list `{name}`"), faults).iter();
-        let texts = nodes.map(|node| node.text("a value of a list", faults));
-        let texts = texts.map(|text| text.unwrap_or_default().into());
+        let texts = nodes
+            .map(|node| node.text("a value of a list", faults))
+            .map(|text| text.unwrap_or_default().into());
         lists.push(List::new(name, texts.collect()));
     }
     lists

@@ -58,8 +58,10 @@ impl RuleReader<'_> {
     }
 
     fn value_matches(&mut self, node: Option<&Node>, what: &str, value: &str) -> ValueMatches {
-        let pairs = node.map(|node| node.map(what, self.faults));
-        let pairs = pairs.unwrap_or_default().into_iter();
+        let pairs = node
+            .map(|node| node.map(what, self.faults))
+            .unwrap_or_default()
+            .into_iter();
         pairs
             .map(|(name, _, node)| (name.into(), self.value_match(node, value)))
             .collect()
@@ -181,8 +183,9 @@ impl RuleReader<'_> {
 
     fn key_part(&mut self, node: &Node) -> Option<KeyPart> {
         let text = node.text("a part of a key", self.faults)?;
-        let part = text.parse::<KeyPart>();
-        let part = part.map_err(|error| self.faults.add(node.position, error.to_string()));
+        let part = text
+            .parse::<KeyPart>()
+            .map_err(|error| self.faults.add(node.position, error.to_string()));
         part.ok()
     }
 

@@ -268,8 +268,10 @@ impl RuleReader<'_> {
     }
 
     fn rollout(&mut self, node: &Node) -> Option<Rollout> {
-        let share = node.text("`rollout`", self.faults)?.parse::<Rollout>();
-        let share = share.map_err(|error| self.faults.add(node.position, error.to_string()));
+        let share = node
+            .text("`rollout`", self.faults)?
+            .parse::<Rollout>()
+            .map_err(|error| self.faults.add(node.position, error.to_string()));
         share.ok()
     }
 

@@ -22,8 +22,10 @@ pub(super) fn unused(set: &RuleSet) -> Vec<RuleFault> {
 /// Returns the lists that a rule uses.
 fn lists_of(rule: &Rule) -> impl Iterator<Item = &str> {
     let named = rule.match_headers.iter().chain(&rule.match_attributes);
-    let values = named.map(|(_, value)| value);
-    let values = values.chain(&rule.match_user).chain(&rule.match_api_key);
+    let values = named
+        .map(|(_, value)| value)
+        .chain(&rule.match_user)
+        .chain(&rule.match_api_key);
     let of_values = values.filter_map(|ValueMatch(values)| match values {
         Values::In(list) | Values::NotIn(list) => Some(&**list),
         Values::OneOf(_) | Values::NoneOf(_) | Values::Present(_) => None,
