@@ -24,7 +24,7 @@ impl LlmCounts {
 
     pub(super) fn render(&self, out: &mut Exposition) {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let help = "Calls to language models by how their tokens became known.";
+        let help = "Calls to language models by the source of their token counts.";
         let mut family = out.family("fluxgate_llm_calls_total", Kind::Counter, help);
         for end in CallEnd::ALL {
             let calls = get(&self.calls[end as usize]);
