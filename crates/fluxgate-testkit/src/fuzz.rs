@@ -124,11 +124,11 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn names_in(folder: &Path) -> Vec<String> {
-    let files = fs::read_dir(folder);
-    let files = files.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let names = files.map(|entry| entry.expect("the folder can be listed").file_name());
-    let names = names.map(|name| name.into_string().expect("names are UTF-8"));
-    let mut names: Vec<_> = names.collect();
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.expect("the folder can be listed").file_name())
+        .map(|name| name.into_string().expect("names are UTF-8"))
+        .collect();
     names.sort();
     names
 }

@@ -120,8 +120,11 @@ fn read(stream: &mut BufReader<TcpStream>, without_body: bool) -> std::io::Resul
     let invalid =
         |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
     let line = read_line(stream)?;
-    let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let status = status.ok_or_else(|| invalid(&format!("no status in {line:?}")))?;
+    let status = line
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .ok_or_else(|| invalid(&format!("no status in {line:?}")))?;
     let mut headers = Vec::new();
     loop {
         let line = read_line(stream)?;
@@ -150,8 +153,8 @@ fn read(stream: &mut BufReader<TcpStream>, without_body: bool) -> std::io::Resul
         stream.read_exact(&mut body)?;
     } else if answer.header("transfer-encoding") == Some("chunked") {
         loop {
-            let size = usize::from_str_radix(&read_line(stream)?, 16);
-            let size = size.map_err(|_| invalid("an invalid chunk size"))?;
+            let size = usize::from_str_radix(&read_line(stream)?, 16)
+                .map_err(|_| invalid("an invalid chunk size"))?;
             let start = body.len();
             body.resize(start + size, 0);
             stream.read_exact(&mut body[start..])?;

@@ -10,11 +10,22 @@ use crate::wire::WireRequest;
 /// A server with the APIs of OpenAI and Anthropic. It answers every prompt with
 /// [`ModelServer::WORDS`], one token each.
 ///
-/// The name of the model says how, by words separated by spaces: `mute` reports no usage,
-/// `status=503` fails, `hold=2` stops after two words until the client disconnects, `wait=2`
-/// until [`ModelServer::release`], `cut=2` closes the connection after two words, `break=2`
-/// resets it. `sized` streams with a length, `open` until it closes the connection, `dribble`
-/// in chunks of a byte, `tool` calls a tool, `twice` has two choices.
+/// The name of the model selects the behaviour, by words separated by spaces:
+///
+/// | word | behaviour |
+/// |---|---|
+/// | `mute` | reports no usage |
+/// | `silent` | does not answer |
+/// | `status=503` | fails with this status |
+/// | `hold=2` | stops after two words until the client disconnects |
+/// | `wait=2` | stops after two words until [`ModelServer::release`] |
+/// | `cut=2` | closes the connection after two words |
+/// | `break=2` | resets the connection after two words |
+/// | `sized` | streams with a length |
+/// | `open` | streams until it closes the connection |
+/// | `dribble` | streams in chunks of one byte |
+/// | `tool` | calls a tool |
+/// | `twice` | has two choices |
 #[derive(Debug)]
 pub struct ModelServer {
     upstream: RawUpstream,
@@ -95,7 +106,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the name of a model asks for.
+/// The behaviour that the name of a model selects.
 struct Behaviour<'a>(&'a str);
 
 impl Behaviour<'_> {
@@ -110,7 +121,7 @@ impl Behaviour<'_> {
     }
 }
 
-/// Answers a request; returns whether the connection stays open.
+/// Answers a request. Returns whether the connection stays open.
 fn answer(connection: &mut RawConnection, request: &WireRequest, gate: &Gate) -> bool {
     let path = request.target.split('?').next().unwrap_or_default();
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -137,10 +148,10 @@ fn answer(connection: &mut RawConnection, request: &WireRequest, gate: &Gate) ->
         send_json(connection, "200 OK", &whole_answer(path, &behaviour, usage));
         return true;
     }
-    let asked = path.ends_with("/responses")
+    let asks_for_usage = path.ends_with("/responses")
         || path.ends_with("/messages")
         || body["stream_options"]["include_usage"] == true;
-    let events = events(path, &behaviour, usage && asked);
+    let events = events(path, &behaviour, usage && asks_for_usage);
     stream(connection, &behaviour, &events, gate)
 }
 
@@ -175,16 +186,20 @@ fn whole_answer(path: &str, behaviour: &Behaviour<'_>, usage: bool) -> Value {
             "usage": { "input_tokens": prompt, "output_tokens": completion,
                 "total_tokens": prompt + completion } })
     } else {
-        let message = match behaviour.has("tool") {
-            true => json!({ "role": "assistant", "content": null,
+        let message = if behaviour.has("tool") {
+            json!({ "role": "assistant", "content": null,
                 "tool_calls": [{ "id": "c", "type": "function",
-                    "function": { "name": "greet", "arguments": text } }] }),
-            false => json!({ "role": "assistant", "content": text }),
+                    "function": { "name": "greet", "arguments": text } }] })
+        } else {
+            json!({ "role": "assistant", "content": text })
         };
         let is_chat = path.ends_with("/chat/completions");
-        let choice = |index: u64| match is_chat {
-            true => json!({ "index": index, "message": message, "finish_reason": "stop" }),
-            false => json!({ "index": index, "text": text, "finish_reason": "stop" }),
+        let choice = |index: u64| {
+            if is_chat {
+                json!({ "index": index, "message": message, "finish_reason": "stop" })
+            } else {
+                json!({ "index": index, "text": text, "finish_reason": "stop" })
+            }
         };
         let choices: Vec<_> = (0..choices).map(choice).collect();
         json!({ "id": "x", "object": "chat.completion", "created": 1, "model": "m",
@@ -198,7 +213,7 @@ fn whole_answer(path: &str, behaviour: &Behaviour<'_>, usage: bool) -> Value {
     answer
 }
 
-/// Returns the events of a stream; those with words come first, one for each word.
+/// Returns the events of a stream. The events with words come first, one for each word.
 fn events(path: &str, behaviour: &Behaviour<'_>, usage: bool) -> Vec<String> {
     let data = |value: Value| format!("data: {value}\n\n");
     let (prompt, completion) = (ModelServer::PROMPT_TOKENS, ModelServer::COMPLETION_TOKENS);
@@ -244,14 +259,16 @@ fn events(path: &str, behaviour: &Behaviour<'_>, usage: bool) -> Vec<String> {
     let choices = if behaviour.has("twice") { 2 } else { 1 };
     let mut events = Vec::new();
     for word in words {
-        let delta = match behaviour.has("tool") {
-            true => json!({ "tool_calls": [{ "index": 0, "function": { "arguments": word } }] }),
-            false => json!({ "content": word }),
+        let delta = if behaviour.has("tool") {
+            json!({ "tool_calls": [{ "index": 0, "function": { "arguments": word } }] })
+        } else {
+            json!({ "content": word })
         };
         for index in 0..choices {
-            let choice = match path.ends_with("/chat/completions") {
-                true => json!([{ "index": index, "delta": delta }]),
-                false => json!([{ "index": index, "text": word }]),
+            let choice = if path.ends_with("/chat/completions") {
+                json!([{ "index": index, "delta": delta }])
+            } else {
+                json!([{ "index": index, "text": word }])
             };
             events.push(data(chunk(choice)));
         }

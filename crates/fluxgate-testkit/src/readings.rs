@@ -1,5 +1,7 @@
 //! Requests that some servers read as another request. Each was seen with a real framework.
 
+use Treatment::{Counted, Rejected, Removed, RemovedByProxies};
+
 /// A request, and another spelling of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
@@ -11,11 +13,11 @@ pub struct Reading {
     pub plain: SentRequest,
     /// The request that some server reads like it.
     pub spelled: SentRequest,
-    /// What must happen to it.
+    /// The required treatment of the spelling.
     pub treatment: Treatment,
 }
 
-/// What must happen to a spelling after the plain request has used the limit up.
+/// The treatment of a spelling after the plain request has used up the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
     /// It is denied.
@@ -28,6 +30,9 @@ pub enum Treatment {
     RemovedByProxies,
 }
 
+/// Names and values of headers.
+type SentHeaders = &'static [(&'static str, &'static str)];
+
 /// The parts of a request that are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct SentRequest {
@@ -36,7 +41,7 @@ pub struct SentRequest {
     /// The path and query.
     pub target: &'static str,
     /// The headers.
-    pub headers: &'static [(&'static str, &'static str)],
+    pub headers: SentHeaders,
 }
 
 const ON_LOGIN: &str = "scope: global, match: { path: ['/login'] }";
@@ -44,10 +49,7 @@ const ON_POST: &str = "scope: global, match: { methods: [POST] }";
 const PER_KEY: &str = "scope: per_api_key";
 const HEADER: &str = "header:X-API-Key";
 
-const fn get(
-    target: &'static str,
-    headers: &'static [(&'static str, &'static str)],
-) -> SentRequest {
+const fn get(target: &'static str, headers: SentHeaders) -> SentRequest {
     SentRequest {
         method: "GET",
         target,
@@ -65,11 +67,7 @@ const fn path(spelled: &'static str, treatment: Treatment) -> Reading {
     }
 }
 
-const fn credentials(
-    api_key: &'static str,
-    spelled: &'static [(&'static str, &'static str)],
-    treatment: Treatment,
-) -> Reading {
+const fn credentials(api_key: &'static str, spelled: SentHeaders, treatment: Treatment) -> Reading {
     Reading {
         api_key,
         rule: PER_KEY,
@@ -79,7 +77,7 @@ const fn credentials(
     }
 }
 
-const fn cookie(spelled: &'static [(&'static str, &'static str)], treatment: Treatment) -> Reading {
+const fn cookie(spelled: SentHeaders, treatment: Treatment) -> Reading {
     Reading {
         api_key: "cookie:app_session",
         rule: PER_KEY,
@@ -100,7 +98,7 @@ const fn query(spelled: &'static str, treatment: Treatment) -> Reading {
 }
 
 /// The cost comes from a header.
-const fn cost(spelled: &'static [(&'static str, &'static str)], treatment: Treatment) -> Reading {
+const fn cost(spelled: SentHeaders, treatment: Treatment) -> Reading {
     Reading {
         rule: "scope: per_api_key, cost: 'header:X-Cost'",
         ..header(spelled, treatment)
@@ -108,10 +106,7 @@ const fn cost(spelled: &'static [(&'static str, &'static str)], treatment: Treat
 }
 
 /// The rule matches a header.
-const fn matched(
-    spelled: &'static [(&'static str, &'static str)],
-    treatment: Treatment,
-) -> Reading {
+const fn matched(spelled: SentHeaders, treatment: Treatment) -> Reading {
     Reading {
         api_key: HEADER,
         rule: "scope: global, match: { headers: { X-Plan: free } }",
@@ -121,7 +116,7 @@ const fn matched(
     }
 }
 
-const fn header(spelled: &'static [(&'static str, &'static str)], treatment: Treatment) -> Reading {
+const fn header(spelled: SentHeaders, treatment: Treatment) -> Reading {
     Reading {
         api_key: HEADER,
         rule: PER_KEY,
@@ -131,220 +126,170 @@ const fn header(spelled: &'static [(&'static str, &'static str)], treatment: Tre
     }
 }
 
+/// The rule matches `POST`.
+const fn method(spelled: &'static str) -> Reading {
+    let plain = SentRequest {
+        method: "POST",
+        target: "/x",
+        headers: &[],
+    };
+    Reading {
+        api_key: HEADER,
+        rule: ON_POST,
+        plain,
+        spelled: SentRequest {
+            method: spelled,
+            ..plain
+        },
+        treatment: Rejected,
+    }
+}
+
 /// All readings.
 pub const READINGS: &[Reading] = &[
     // Express, Koa, Sanic and Flask ignore a slash at the end.
-    path("/login/", Treatment::Counted),
-    path("/login//", Treatment::Counted),
-    path("/%6cogin%2f", Treatment::Counted),
+    path("/login/", Counted),
+    path("/login//", Counted),
+    path("/%6cogin%2f", Counted),
     // CherryPy, PHP's `parse_url` and `new URL` of JavaScript take the first segment for a host.
-    path("//h/login", Treatment::Counted),
-    path("//user@h:80/%6cogin/", Treatment::Counted),
+    path("//h/login", Counted),
+    path("//user@h:80/%6cogin/", Counted),
     // `$` of Starlette and PHP matches before a final line feed.
-    path("/login%0a", Treatment::Rejected),
-    path("/login%0A/", Treatment::Rejected),
-    path("/login%00", Treatment::Rejected),
-    path("/login%7f", Treatment::Rejected),
+    path("/login%0a", Rejected),
+    path("/login%0A/", Rejected),
+    path("/login%00", Rejected),
+    path("/login%7f", Rejected),
     // Bottle drops what is not UTF-8.
-    path("/login%80", Treatment::Rejected),
-    path("/log%ffin", Treatment::Rejected),
-    credentials(
-        "bearer",
-        &[("Authorization", "bearer KEY")],
-        Treatment::Counted,
-    ),
-    credentials(
-        "bearer",
-        &[("Authorization", "bEarer   KEY")],
-        Treatment::Counted,
-    ),
-    credentials(
-        "bearer",
-        &[("Authorization", "Bearer\tKEY")],
-        Treatment::Counted,
-    ),
-    credentials(
-        "bearer",
-        &[("Authorization", "Bearer KEY x")],
-        Treatment::Rejected,
-    ),
-    credentials(
-        "bearer",
-        &[("Authorization", "Bearer \u{a0}KEY")],
-        Treatment::Rejected,
-    ),
+    path("/login%80", Rejected),
+    path("/log%ffin", Rejected),
+    credentials("bearer", &[("Authorization", "bearer KEY")], Counted),
+    credentials("bearer", &[("Authorization", "bEarer   KEY")], Counted),
+    credentials("bearer", &[("Authorization", "Bearer\tKEY")], Counted),
+    credentials("bearer", &[("Authorization", "Bearer KEY x")], Rejected),
+    credentials("bearer", &[("Authorization", "Bearer \u{a0}KEY")], Rejected),
     credentials(
         "header:Authorization",
         &[("Authorization", "bEARER  KEY")],
-        Treatment::Counted,
+        Counted,
     ),
     credentials(
         "header:Authorization",
         &[("Authorization", "Bearer KEY 1")],
-        Treatment::Rejected,
+        Rejected,
     ),
     credentials(
         "header:Authorization",
         &[("Authorization", "Bearer\u{a0}KEY")],
-        Treatment::Rejected,
+        Rejected,
     ),
     credentials(
         "bearer",
         &[("Authorization", "\u{3000}Bearer KEY")],
-        Treatment::Rejected,
+        Rejected,
     ),
     credentials(
         "header:Authorization",
         &[("Authorization", "=?utf-8?q?Bearer_KEY?=")],
-        Treatment::Rejected,
+        Rejected,
     ),
     // aiohttp and Bottle separate cookies by white space.
     cookie(
         &[("Cookie", "app_session=RAND; a=b app_session=REAL")],
-        Treatment::Rejected,
+        Rejected,
     ),
-    cookie(&[("Cookie", "app_session=REAL x1")], Treatment::Rejected),
+    cookie(&[("Cookie", "app_session=REAL x1")], Rejected),
     cookie(
         &[("Cookie", "app_session=RAND; a=b,app_session=REAL")],
-        Treatment::Rejected,
+        Rejected,
     ),
     cookie(
         &[("Cookie", "app_session=RAND; a=\"b\"app_session=REAL")],
-        Treatment::Rejected,
+        Rejected,
     ),
     // FastAPI, Tornado and Express drop a U+00A0 before a name.
-    cookie(&[("Cookie", "\u{a0}app_session=REAL")], Treatment::Rejected),
+    cookie(&[("Cookie", "\u{a0}app_session=REAL")], Rejected),
     cookie(
         &[("Cookie", "app_session=RAND; \u{a0}app_session=REAL")],
-        Treatment::Rejected,
+        Rejected,
     ),
-    cookie(&[("Cookie", "app_session=REAL%20")], Treatment::Rejected),
-    cookie(&[("Cookie", "app_session=%52EAL")], Treatment::Counted),
+    cookie(&[("Cookie", "app_session=REAL%20")], Rejected),
+    cookie(&[("Cookie", "app_session=%52EAL")], Counted),
     // Express reads JSON behind `j:`.
-    cookie(
-        &[("Cookie", "app_session=j%3A%22REAL%22")],
-        Treatment::Rejected,
-    ),
+    cookie(&[("Cookie", "app_session=j%3A%22REAL%22")], Rejected),
     // PHP.
-    cookie(&[("Cookie", "app.session=REAL")], Treatment::Rejected),
+    cookie(&[("Cookie", "app.session=REAL")], Rejected),
     cookie(
         &[("Cookie", "app_session=RAND; app[session=REAL")],
-        Treatment::Rejected,
+        Rejected,
     ),
-    cookie(&[("Cookie", "app%5fsession=REAL")], Treatment::Rejected),
+    cookie(&[("Cookie", "app%5fsession=REAL")], Rejected),
     // Servers drop, replace or keep bytes that are not UTF-8.
-    cookie(&[("Cookie", "app_session=REAL%ff")], Treatment::Rejected),
+    cookie(&[("Cookie", "app_session=REAL%ff")], Rejected),
     // Some servers end a value at white space or a comma, in quotes too.
-    cookie(&[("Cookie", "app_session=\"REAL x\"")], Treatment::Rejected),
-    cookie(&[("Cookie", "app_session=\"REAL,x\"")], Treatment::Rejected),
-    query("/x?+api_key=KEY", Treatment::Rejected),
-    query("/x?api.key=KEY", Treatment::Rejected),
-    query("/x?api_key=RAND&api.key=KEY", Treatment::Rejected),
-    query("/x?api[key=KEY", Treatment::Rejected),
-    query("/x?api_key%00=KEY", Treatment::Rejected),
-    query("/x?api_key%00z=KEY", Treatment::Rejected),
-    query("/x?api_key[]=KEY", Treatment::Rejected),
-    query("/x?api_key[0]=KEY", Treatment::Rejected),
-    query("/x?api_k%01ey=KEY", Treatment::Rejected),
-    query("/x?api_k%01ey[0]=KEY", Treatment::Rejected),
-    query("/x?api_k%01ey%00z=KEY", Treatment::Rejected),
-    query("/x??api_key=KEY", Treatment::Rejected),
-    query("/x?x;api_key=KEY", Treatment::Rejected),
-    query("/x?api%5fkey=KEY", Treatment::Counted),
+    cookie(&[("Cookie", "app_session=\"REAL x\"")], Rejected),
+    cookie(&[("Cookie", "app_session=\"REAL,x\"")], Rejected),
+    query("/x?+api_key=KEY", Rejected),
+    query("/x?api.key=KEY", Rejected),
+    query("/x?api_key=RAND&api.key=KEY", Rejected),
+    query("/x?api[key=KEY", Rejected),
+    query("/x?api_key%00=KEY", Rejected),
+    query("/x?api_key%00z=KEY", Rejected),
+    query("/x?api_key[]=KEY", Rejected),
+    query("/x?api_key[0]=KEY", Rejected),
+    query("/x?api_k%01ey=KEY", Rejected),
+    query("/x?api_k%01ey[0]=KEY", Rejected),
+    query("/x?api_k%01ey%00z=KEY", Rejected),
+    query("/x??api_key=KEY", Rejected),
+    query("/x?x;api_key=KEY", Rejected),
+    query("/x?api%5fkey=KEY", Counted),
     // Tornado strips values.
-    query("/x?api_key=KEY%0a", Treatment::Rejected),
-    query("/x?api_key=KEY%c2%a0", Treatment::Rejected),
-    query("/x?api_key=+KEY", Treatment::Rejected),
-    query("/x?api_key=KEY%ff", Treatment::Rejected),
-    query("/x?api_key=K%80EY", Treatment::Rejected),
+    query("/x?api_key=KEY%0a", Rejected),
+    query("/x?api_key=KEY%c2%a0", Rejected),
+    query("/x?api_key=+KEY", Rejected),
+    query("/x?api_key=KEY%ff", Rejected),
+    query("/x?api_key=K%80EY", Rejected),
     // CGI.
-    header(&[("X_API_Key", "KEY")], Treatment::Removed),
-    header(&[("X.API.Key", "KEY")], Treatment::Removed),
-    header(
-        &[("X-API-Key", "RAND"), ("X~API~Key", "KEY")],
-        Treatment::Removed,
-    ),
+    header(&[("X_API_Key", "KEY")], Removed),
+    header(&[("X.API.Key", "KEY")], Removed),
+    header(&[("X-API-Key", "RAND"), ("X~API~Key", "KEY")], Removed),
     header(
         &[("X-API-Key", "RAND"), ("X.Forwarded.For", "192.0.2.9")],
-        Treatment::Removed,
+        Removed,
     ),
     header(
         &[("X-API-Key", "RAN2"), ("X.Original.URL", "/y")],
-        Treatment::RemovedByProxies,
+        RemovedByProxies,
     ),
     header(
         &[("X-API-Key", "RAN3"), ("x_forwarded_host", "y")],
-        Treatment::RemovedByProxies,
+        RemovedByProxies,
     ),
-    header(&[("X-API-Key", "KEY\u{a0}")], Treatment::Rejected),
+    header(&[("X-API-Key", "KEY\u{a0}")], Rejected),
     // CherryPy decodes encoded words.
-    header(&[("X-API-Key", "=?utf-8?q?=4BEY?=")], Treatment::Rejected),
-    header(
-        &[("X-API-Key", "RAND"), ("X-API-Key", "KEY")],
-        Treatment::Rejected,
-    ),
+    header(&[("X-API-Key", "=?utf-8?q?=4BEY?=")], Rejected),
+    header(&[("X-API-Key", "RAND"), ("X-API-Key", "KEY")], Rejected),
     // Servers differ in which of two lines they take.
     cost(
         &[("X-API-Key", "RAND"), ("X-Cost", "1"), ("X-Cost", "9")],
-        Treatment::Rejected,
+        Rejected,
     ),
-    cost(
-        &[("X-API-Key", "RAND"), ("X-Cost", "1\u{a0}")],
-        Treatment::Rejected,
-    ),
+    cost(&[("X-API-Key", "RAND"), ("X-Cost", "1\u{a0}")], Rejected),
     cost(
         &[("X-API-Key", "RAND"), ("X-Cost", "=?utf-8?q?9?=")],
-        Treatment::Rejected,
+        Rejected,
     ),
-    cost(
-        &[("X-API-Key", "RAND"), ("X_Cost", "9")],
-        Treatment::Removed,
-    ),
+    cost(&[("X-API-Key", "RAND"), ("X_Cost", "9")], Removed),
     matched(
         &[("X-API-Key", "KEY"), ("X-Plan", "paid"), ("X-Plan", "free")],
-        Treatment::Rejected,
+        Rejected,
     ),
-    matched(
-        &[("X-API-Key", "KEY"), ("X-Plan", "free\u{a0}")],
-        Treatment::Rejected,
-    ),
+    matched(&[("X-API-Key", "KEY"), ("X-Plan", "free\u{a0}")], Rejected),
     matched(
         &[("X-API-Key", "KEY"), ("X-Plan", "=?utf-8?q?free?=")],
-        Treatment::Rejected,
+        Rejected,
     ),
-    matched(
-        &[("X-API-Key", "RAND"), ("X_Plan", "free")],
-        Treatment::Removed,
-    ),
+    matched(&[("X-API-Key", "RAND"), ("X_Plan", "free")], Removed),
     // Hypercorn and Flask do not distinguish `post` from `POST`.
-    Reading {
-        api_key: HEADER,
-        rule: ON_POST,
-        plain: SentRequest {
-            method: "POST",
-            target: "/x",
-            headers: &[],
-        },
-        spelled: SentRequest {
-            method: "post",
-            target: "/x",
-            headers: &[],
-        },
-        treatment: Treatment::Rejected,
-    },
-    Reading {
-        api_key: HEADER,
-        rule: ON_POST,
-        plain: SentRequest {
-            method: "POST",
-            target: "/x",
-            headers: &[],
-        },
-        spelled: SentRequest {
-            method: "Post",
-            target: "/x",
-            headers: &[],
-        },
-        treatment: Treatment::Rejected,
-    },
+    method("post"),
+    method("Post"),
 ];

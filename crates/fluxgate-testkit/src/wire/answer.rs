@@ -1,7 +1,7 @@
 //! The parser of responses.
 
-use super::body::{Framing, chunks};
-use super::{Ambiguous, Headers, Read, bad, head, values};
+use super::body::Framing;
+use super::{Ambiguous, Headers, Read, head, values};
 
 /// A response as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,24 +40,19 @@ impl WireAnswer {
         if method == "HEAD" || matches!(answer.status, 100..200 | 204 | 304) {
             return Ok(Read::Whole(answer, at));
         }
-        match framing {
-            Framing::Unspecified if ended => {
-                answer.body = bytes[at..].to_vec();
-                at = bytes.len();
-            }
-            Framing::Unspecified => return Ok(Read::Part),
-            Framing::Length(length) => match bytes.get(at..at.saturating_add(length)) {
-                Some(body) => {
-                    answer.body = body.to_vec();
-                    at += length;
-                }
-                None => return Ok(Read::Part),
-            },
-            Framing::Chunked => match chunks(bytes, &mut at)? {
-                Some((body, trailers)) => (answer.body, answer.trailers) = (body, trailers),
-                None => return Ok(Read::Part),
-            },
+        if framing == Framing::Unspecified {
+            // The end of the connection ends the body.
+            answer.body = bytes[at..].to_vec();
+            return Ok(if ended {
+                Read::Whole(answer, bytes.len())
+            } else {
+                Read::Part
+            });
         }
+        let Some((body, trailers)) = framing.read(bytes, &mut at)? else {
+            return Ok(Read::Part);
+        };
+        (answer.body, answer.trailers) = (body, trailers);
         Ok(Read::Whole(answer, at))
     }
 
@@ -83,12 +78,10 @@ impl WireAnswer {
 }
 
 fn status(line: &str) -> Result<u16, Ambiguous> {
-    let rest = line.strip_prefix("HTTP/1.1 ");
-    let rest = rest.or_else(|| line.strip_prefix("HTTP/1.0 "));
-    let code = rest.map(|rest| rest.split(' ').next().unwrap_or(rest));
-    let code = code.filter(|code| code.len() == 3 && code.bytes().all(|b| b.is_ascii_digit()));
-    match code.and_then(|code| code.parse().ok()) {
-        Some(status) => Ok(status),
-        None => bad(format!("invalid status line: {line:?}")),
-    }
+    line.strip_prefix("HTTP/1.1 ")
+        .or_else(|| line.strip_prefix("HTTP/1.0 "))
+        .and_then(|rest| rest.split(' ').next())
+        .filter(|code| code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|code| code.parse().ok())
+        .ok_or_else(|| Ambiguous(format!("invalid status line: {line:?}")))
 }

@@ -30,15 +30,36 @@ impl Framing {
     }
 }
 
+impl Framing {
+    /// Reads a body from `at`, and moves `at` behind it. Without framing, it is empty. Returns
+    /// `None` if the body is incomplete.
+    pub(super) fn read(
+        self,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Result<Option<BodyAndTrailers>, Ambiguous> {
+        let length = match self {
+            Self::Chunked => return chunks(bytes, at),
+            Self::Length(length) => length,
+            Self::Unspecified => 0,
+        };
+        let Some(body) = bytes.get(*at..at.saturating_add(length)) else {
+            return Ok(None);
+        };
+        *at += length;
+        Ok(Some((body.to_vec(), Vec::new())))
+    }
+}
+
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A chunked body and its trailers.
-pub(super) type Chunked = (Vec<u8>, Headers);
+/// A body and its trailers.
+type BodyAndTrailers = (Vec<u8>, Headers);
 
 /// Parses all chunks and the trailers.
-pub(super) fn chunks(bytes: &[u8], at: &mut usize) -> Result<Option<Chunked>, Ambiguous> {
+fn chunks(bytes: &[u8], at: &mut usize) -> Result<Option<BodyAndTrailers>, Ambiguous> {
     let mut body = Vec::new();
     loop {
         let Some(size) = line(bytes, at)? else {

@@ -1,6 +1,6 @@
 //! The parser of requests.
 
-use super::body::{Framing, chunks};
+use super::body::Framing;
 use super::{Ambiguous, Headers, Read, bad, head, values};
 
 /// A request as it was sent.
@@ -35,23 +35,14 @@ impl WireRequest {
         if hosts > 1 || (hosts == 0 && request.version == "HTTP/1.1") {
             return bad(format!("{hosts} host headers"));
         }
-        match Framing::of(&head.headers)? {
-            Framing::Unspecified => {}
-            Framing::Length(length) => match bytes.get(at..at.saturating_add(length)) {
-                Some(body) => {
-                    request.body = body.to_vec();
-                    at += length;
-                }
-                None => return Ok(Read::Part),
-            },
-            Framing::Chunked if request.version == "HTTP/1.0" => {
-                return bad("chunks in HTTP/1.0");
-            }
-            Framing::Chunked => match chunks(bytes, &mut at)? {
-                Some((body, trailers)) => (request.body, request.trailers) = (body, trailers),
-                None => return Ok(Read::Part),
-            },
+        let framing = Framing::of(&head.headers)?;
+        if framing == Framing::Chunked && request.version == "HTTP/1.0" {
+            return bad("chunks in HTTP/1.0");
         }
+        let Some((body, trailers)) = framing.read(bytes, &mut at)? else {
+            return Ok(Read::Part);
+        };
+        (request.body, request.trailers) = (body, trailers);
         request.headers = head.headers;
         Ok(Read::Whole(request, at))
     }
