@@ -61,7 +61,7 @@ pub enum Presence {
     Removed,
 }
 
-/// What changes because of one rule.
+/// The changes that one rule causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleChange<'a> {
     /// The name of the rule, `SET/RULE`.
@@ -115,12 +115,14 @@ impl Changes {
             for set in rules.iter() {
                 for rule in set.rules() {
                     let name = rule_name(set.name(), rule.id());
-                    let known = changes.rules.entry(name);
-                    let known = known.and_modify(|rule| rule.presence = Presence::Both);
-                    known.or_insert_with(|| ChangedRule {
-                        presence,
-                        ..ChangedRule::default()
-                    });
+                    changes
+                        .rules
+                        .entry(name)
+                        .and_modify(|rule| rule.presence = Presence::Both)
+                        .or_insert_with(|| ChangedRule {
+                            presence,
+                            ..ChangedRule::default()
+                        });
                 }
             }
         }
@@ -190,13 +192,13 @@ impl Changes {
             );
         }
         let most = keep_most(all).into_iter();
-        let most = most.map(|(requests, rule, identity, first)| ChangedIdentity {
+        most.map(|(requests, rule, identity, first)| ChangedIdentity {
             rule,
             identity: describe_identity(identity),
             requests,
             first,
-        });
-        most.collect()
+        })
+        .collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use fluxgate_core::RequestContext;
 
-use crate::event::{Event, EventKind, Request};
+use crate::event::{Event, EventKind, RecordedRequest};
 use crate::time;
 
 pub(crate) fn parse(line: &[u8]) -> Result<Event<'_>, String> {
@@ -55,7 +55,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Event<'_>, String> {
             context = context.header(name, value);
         }
     }
-    let kind = EventKind::Request(Request {
+    let kind = EventKind::Request(RecordedRequest {
         rule_set: None,
         context: context.build(),
         hold: None,
@@ -67,7 +67,7 @@ fn present(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
     (text != "-").then_some(text)
 }
 
-/// Splits a request line. Clients also send lines that are no requests.
+/// Splits a request line. Returns `None` if it is not one: clients send anything.
 fn method_and_path(request: &str) -> Option<(&str, &str)> {
     let (method, rest) = request.split_once(' ')?;
     let target = match rest.rsplit_once(' ') {

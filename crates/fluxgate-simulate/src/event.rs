@@ -13,26 +13,26 @@ use serde_json::value::RawValue;
 
 use crate::time;
 
-/// A longer hold does not end before the last instant either.
+/// The longest hold. It ends after the last instant, as a longer one would.
 const MAX_HOLD_US: u64 = 1 << 62;
 
-/// What was recorded at an instant.
+/// A line of the record.
 #[derive(Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) at: Timestamp,
     pub(crate) kind: EventKind<'a>,
 }
 
-/// What was recorded.
+/// A request or a settlement.
 #[derive(Debug)]
 pub(crate) enum EventKind<'a> {
-    Request(Request<'a>),
-    Settle(Settle<'a>),
+    Request(RecordedRequest<'a>),
+    Settlement(RecordedSettlement<'a>),
 }
 
 /// A recorded request.
 #[derive(Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct RecordedRequest<'a> {
     pub(crate) rule_set: Option<Cow<'a, str>>,
     pub(crate) context: RequestContext<'a>,
     /// The name by which its hold is settled.
@@ -41,7 +41,7 @@ pub(crate) struct Request<'a> {
 
 /// A recorded settlement.
 #[derive(Debug)]
-pub(crate) struct Settle<'a> {
+pub(crate) struct RecordedSettlement<'a> {
     /// The name of the hold.
     pub(crate) hold: Cow<'a, str>,
     pub(crate) cost: Option<u64>,
@@ -73,7 +73,7 @@ impl<'a> Event<'a> {
             (None, None) => return Err("expected `t` or `time`, found neither".into()),
         };
         if let Some(hold) = fields.settle.take().flatten() {
-            let kind = EventKind::Settle(fields.into_settle(hold.0)?);
+            let kind = EventKind::Settlement(fields.into_settlement(hold.0)?);
             return Ok(Self { at, kind });
         }
         let hold = fields.hold.take().flatten();
@@ -90,7 +90,7 @@ impl<'a> Event<'a> {
         if hold.is_some() {
             context = context.held();
         }
-        let kind = EventKind::Request(Request {
+        let kind = EventKind::Request(RecordedRequest {
             rule_set,
             context: context.build(),
             hold: hold.map(|hold| hold.0),
@@ -105,25 +105,26 @@ impl<'a> Event<'a> {
     pub(crate) fn into_context(self) -> RequestContext<'a> {
         match self.kind {
             EventKind::Request(request) => request.context,
-            EventKind::Settle(settle) => panic!("{settle:?} is not a request"),
+            EventKind::Settlement(other) => panic!("{other:?} is not a request"),
         }
     }
 }
 
 impl<'a> Fields<'a> {
-    fn into_settle(self, hold: Cow<'a, str>) -> Result<Settle<'a>, String> {
-        let of_request = ["hold", "hold_us"].into_iter();
-        let is_given = [
-            self.hold.as_ref().is_some_and(Option::is_some),
-            self.hold_us.is_some_and(|span| span.is_some()),
+    fn into_settlement(self, hold: Cow<'a, str>) -> Result<RecordedSettlement<'a>, String> {
+        let hold_fields = [
+            ("hold", self.hold.flatten().is_some()),
+            ("hold_us", self.hold_us.flatten().is_some()),
         ];
-        let of_request = of_request.zip(is_given);
-        let of_request = of_request.filter_map(|(name, is_given)| is_given.then_some(name));
-        let mut others = of_request.chain(self.context.given());
-        if let Some(name) = others.find(|name| !matches!(*name, "cost" | "attributes")) {
+        let is_given = |(name, is_given): (_, bool)| is_given.then_some(name);
+        let mut given = hold_fields
+            .into_iter()
+            .filter_map(is_given)
+            .chain(self.context.given());
+        if let Some(name) = given.find(|name| !matches!(*name, "cost" | "attributes")) {
             return Err(format!("`{name}` does not belong to a line with `settle`"));
         }
-        drop(others);
+        drop(given);
         let context = self.context.into_context()?;
         let mut attributes = Vec::new();
         for (name, value) in context.attributes() {
@@ -136,7 +137,7 @@ impl<'a> Fields<'a> {
         if context.cost().is_some() && !attributes.is_empty() {
             return Err("expected `cost` or `attributes`, found both".into());
         }
-        Ok(Settle {
+        Ok(RecordedSettlement {
             hold,
             cost: context.cost(),
             attributes,
@@ -150,7 +151,7 @@ const FIELD_NAMES: [&str; 14] = concat_names(&[
     &["hold", "hold_us", "settle"],
 ]);
 
-/// The fields as they stand. The inner `None` is a `null`, which counts as absent.
+/// The fields of a line. The inner `None` is a `null`, which counts as absent.
 #[derive(Default)]
 struct Fields<'a> {
     t: Option<Option<&'a RawValue>>,

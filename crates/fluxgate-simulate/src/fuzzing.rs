@@ -1,6 +1,7 @@
-//! Functions that take any bytes and panic where a promise of the crate does not
-//! hold. Fuzz targets call them, and so does a test: with the seeds, and with inputs
-//! near them.
+//! Functions for fuzz targets: they take any bytes and panic if a promise of the crate does not
+//! hold. A test calls them as well, with the seeds and with inputs near them.
+//!
+//! Only with the feature `fuzzing`, which is not part of the stable API.
 
 use std::sync::LazyLock;
 
@@ -54,8 +55,8 @@ pub fn simulate(bytes: &[u8]) {
     }
 }
 
-/// Returns the decisions, how many lines were skipped, and whether the run came to
-/// the end of the input.
+/// Returns the decisions, the number of skipped lines, and whether the run reached the end of
+/// the input.
 fn run(format: Format, input: &[u8], lenient: bool) -> (Vec<u8>, u64, bool) {
     let options = Options {
         format,

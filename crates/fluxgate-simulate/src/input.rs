@@ -36,7 +36,7 @@ impl Format {
     }
 }
 
-/// Returns what is wrong with a line that is too long.
+/// Returns the error about a line that is too long.
 pub(crate) fn too_long() -> String {
     format!("longer than {MAX_LINE} bytes")
 }
@@ -63,9 +63,9 @@ pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Splits a stream into blocks. Each holds whatever has arrived, so that a slow
-/// stream is not held up until a block is full.
-pub(crate) struct Blocks<R> {
+/// Splits a stream into blocks. A block holds the lines that have arrived, so that a slow
+/// stream does not wait until a block is full.
+pub(crate) struct BlockReader<R> {
     reader: R,
     buffer: Vec<u8>,
     /// The bytes that have been read but not returned.
@@ -75,7 +75,7 @@ pub(crate) struct Blocks<R> {
     at_end: bool,
 }
 
-impl<R: Read> Blocks<R> {
+impl<R: Read> BlockReader<R> {
     pub(crate) fn new(reader: R) -> Self {
         Self {
             reader,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn read(input: &[u8], at_once: usize) -> Vec<Option<Vec<u8>>> {
-        let mut blocks = Blocks::new(Dribble(input, at_once));
+        let mut blocks = BlockReader::new(Dribble(input, at_once));
         let mut all = Vec::new();
         while let Some(block) = blocks.next().unwrap() {
             match block {

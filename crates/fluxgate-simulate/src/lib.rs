@@ -38,11 +38,9 @@ mod changes;
 mod combined;
 mod event;
 #[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
 pub mod fuzzing;
-mod holds;
 mod input;
-mod missing_sets;
+mod replay;
 mod report;
 mod simulation;
 mod summary;

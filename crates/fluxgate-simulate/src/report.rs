@@ -25,7 +25,7 @@ use page::Page;
 pub use page::ReportLabels;
 use timeline::Timeline;
 use traffic::{RuleTraffic, Traffic};
-use usage::Usage;
+use usage::IdentityUsage;
 
 /// Collects what the page shows while requests are decided.
 ///
@@ -38,7 +38,7 @@ pub(crate) struct Report {
     comparison: Comparison,
     /// The requests that the old rules decide differently, over time.
     changes: Timeline<ChangeCounts>,
-    usage: Usage,
+    usage: IdentityUsage,
 }
 
 impl Report {
@@ -48,15 +48,16 @@ impl Report {
             rules: HashMap::new(),
             comparison: Comparison::new(rules),
             changes: Timeline::default(),
-            usage: Usage::default(),
+            usage: IdentityUsage::default(),
         }
     }
 
     /// Counts how one rule decided a request.
     pub(crate) fn record_rule(&mut self, at: Timestamp, verdict: &RuleVerdict<'_>) {
-        let rule = self.rules.entry(verdict.rule.number());
-        let rule = rule.or_insert_with(|| RuleTraffic::new(verdict.rule));
-        rule.record(at, verdict);
+        self.rules
+            .entry(verdict.rule.number())
+            .or_insert_with(|| RuleTraffic::new(verdict.rule))
+            .record(at, verdict);
         self.usage.record(at, verdict);
     }
 

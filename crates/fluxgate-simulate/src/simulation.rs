@@ -5,22 +5,18 @@ use std::io::{self, BufWriter, Read, Write};
 use std::sync::mpsc;
 
 use fluxgate_core::json::JsonWriter;
-use fluxgate_core::memory::Retention;
-use fluxgate_core::{
-    Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RuleSets, Settled, Timestamp,
-};
+use fluxgate_core::{Decision, OnMissingRuleSet, RuleSets, Settled, Timestamp};
 
 use crate::changes::{Changes, OldRules};
-use crate::event::{Event, EventKind, Request, Settle};
-use crate::holds::Holds;
-use crate::input::{self, Block, Blocks, Format};
-use crate::missing_sets::MissingRuleSets;
+use crate::event::{Event, EventKind, RecordedRequest, RecordedSettlement};
+use crate::input::{self, Block, BlockReader, Format};
+use crate::replay::Replay;
 use crate::report::{Report, ReportLabels};
 use crate::summary::Summary;
 
 const OUTPUT_BUFFER: usize = 256 * 1024;
 
-/// A report names at most this many rule sets that do not exist.
+/// The most rule sets that do not exist and that a report names.
 const MAX_MISSING_NAMES: usize = 20;
 
 /// How requests are replayed.
@@ -57,7 +53,7 @@ pub enum SimulationError {
     BadLine {
         /// The number of the line, from 1.
         line: u64,
-        /// What is wrong with it. Control characters are escaped.
+        /// The fault. Control characters are escaped.
         reason: String,
     },
     /// More rules would be applied than [`Options::max_applied`].
@@ -82,8 +78,7 @@ pub struct Progress {
 /// Rules, and the state that requests have left behind.
 #[derive(Debug)]
 pub struct Simulation {
-    limiter: Limiter<MemoryStore<ManualClock>>,
-    missing: MissingRuleSets,
+    replay: Replay,
     format: Format,
     default_set: Option<String>,
     lenient: bool,
@@ -96,7 +91,6 @@ pub struct Simulation {
     report: Option<Report>,
     /// The old rules, if the rules are compared with any.
     old: Option<OldRules>,
-    holds: Holds,
     /// Lines so far, blank ones included.
     lines: u64,
     skipped: u64,
@@ -108,8 +102,6 @@ impl Simulation {
     /// Creates a simulation of these rules in which no request was made yet.
     pub fn new(rules: RuleSets, options: Options) -> Self {
         let only = || rules.only().map(|set| set.name().to_owned());
-        let store = MemoryStore::new(ManualClock::default(), usize::MAX, Retention::Forever);
-        let missing = MissingRuleSets::default();
         Self {
             format: options.format,
             default_set: options.rule_set.or_else(only),
@@ -120,14 +112,10 @@ impl Simulation {
             summary: (options.summary || options.report).then(|| Summary::new(&rules)),
             report: options.report.then(|| Report::new(&rules)),
             old: None,
-            holds: Holds::default(),
             lines: 0,
             skipped: 0,
             line: Vec::with_capacity(512),
-            limiter: Limiter::builder(rules, store)
-                .failure_observer(missing.clone())
-                .build(),
-            missing,
+            replay: Replay::new(rules),
         }
     }
 
@@ -135,7 +123,7 @@ impl Simulation {
     /// request as well, with their own state; [`Simulation::changes`] returns what changes.
     /// Only the decisions of the new rules are written.
     pub fn against(mut self, old: RuleSets) -> Self {
-        self.old = Some(OldRules::new(old, &self.limiter.rules()));
+        self.old = Some(OldRules::new(old, &self.replay.limiter.rules()));
         self
     }
 
@@ -155,14 +143,14 @@ impl Simulation {
         progress: impl FnMut(Progress),
     ) -> Result<(), SimulationError> {
         let mut output = BufWriter::with_capacity(OUTPUT_BUFFER, output);
-        let result = self.run_blocks(Blocks::new(input), &mut output, progress);
+        let result = self.run_blocks(BlockReader::new(input), &mut output, progress);
         let flushed = output.flush().map_err(SimulationError::Output);
         result.and(flushed)
     }
 
     fn run_blocks(
         &mut self,
-        mut blocks: Blocks<impl Read>,
+        mut blocks: BlockReader<impl Read>,
         output: &mut impl Write,
         mut progress: impl FnMut(Progress),
     ) -> Result<(), SimulationError> {
@@ -272,49 +260,55 @@ impl Simulation {
         }
         match &event.kind {
             EventKind::Request(request) => self.decide(request, at),
-            EventKind::Settle(settle) => {
-                self.settle(settle, at);
+            EventKind::Settlement(settlement) => {
+                self.settle(settlement, at);
                 Ok(())
             }
         }
     }
 
-    fn settle(&mut self, settle: &Settle<'_>, at: Timestamp) {
-        let settled = self.holds.settle(&self.limiter, settle, at);
+    fn settle(&mut self, settlement: &RecordedSettlement<'_>, at: Timestamp) {
+        let settled = self.replay.settle(settlement, at);
         if let Some(old) = &self.old {
-            old.settle(settle, at);
+            old.settle(settlement, at);
         }
         self.line.clear();
         write_settled(&mut self.line, at, settled);
     }
 
-    fn decide(&mut self, request: &Request<'_>, at: Timestamp) -> Result<(), Cow<'static, str>> {
+    fn decide(
+        &mut self,
+        request: &RecordedRequest<'_>,
+        at: Timestamp,
+    ) -> Result<(), Cow<'static, str>> {
         let hold = request.hold.as_deref();
-        if let Some(name) = hold.filter(|name| self.holds.is_held(&self.limiter, name, at)) {
+        if let Some(name) = hold.filter(|name| self.replay.is_held(name, at)) {
             return Err(format!("there is a hold `{name}` that has not ended").into());
         }
-        let rule_set = request.rule_set.as_deref().or(self.default_set.as_deref());
-        let rule_set =
-            rule_set.ok_or("`rule_set` is missing, and the rules do not have exactly one")?;
+        let rule_set = request
+            .rule_set
+            .as_deref()
+            .or(self.default_set.as_deref())
+            .ok_or("`rule_set` is missing, and the rules do not have exactly one")?;
         let context = &request.context;
         let (summary, report, old) = (&mut self.summary, &mut self.report, &mut self.old);
         let applied = &mut self.applied;
+        let limiter = &self.replay.limiter;
         let decision = if summary.is_none() && old.is_none() {
-            self.limiter.check_at(rule_set, context, at)
+            limiter.check_at(rule_set, context, at)
         } else {
-            self.limiter
-                .check_at_reporting(rule_set, context, at, |verdict| {
-                    *applied += 1;
-                    if let Some(summary) = summary {
-                        summary.record_rule(rule_set, &verdict);
-                    }
-                    if let Some(report) = report {
-                        report.record_rule(at, &verdict);
-                    }
-                    if let Some(old) = old {
-                        old.record_new(&verdict);
-                    }
-                })
+            limiter.check_at_reporting(rule_set, context, at, |verdict| {
+                *applied += 1;
+                if let Some(summary) = summary {
+                    summary.record_rule(rule_set, &verdict);
+                }
+                if let Some(report) = report {
+                    report.record_rule(at, &verdict);
+                }
+                if let Some(old) = old {
+                    old.record_new(&verdict);
+                }
+            })
         };
         if let Some(summary) = summary {
             summary.record_decision(&decision);
@@ -328,7 +322,7 @@ impl Simulation {
                 report.record_change(at, change);
             }
         }
-        self.holds.record(&self.limiter, hold, &decision);
+        self.replay.record_hold(hold, &decision);
         self.line.clear();
         write_decision(&mut self.line, at, &decision);
         Ok(())
@@ -353,16 +347,20 @@ impl Simulation {
     /// Returns a warning for each rule set that requests named and that does not
     /// exist. Control characters are escaped.
     pub fn warnings(&self) -> Vec<String> {
-        let on_missing = self.limiter.rules().on_missing();
+        let missing = [
+            (
+                "there is no rule set",
+                Some(self.replay.missing_rule_sets()),
+            ),
+            (
+                "the old rules have no rule set",
+                self.old.as_ref().map(OldRules::missing_rule_sets),
+            ),
+        ];
         let mut warnings = Vec::new();
-        for name in self.missing.names() {
-            warnings.push(warning("there is no rule set", &name, on_missing));
-        }
-        if let Some(old) = &self.old {
-            let (names, on_missing) = old.missing();
-            for name in names {
-                warnings.push(warning("the old rules have no rule set", &name, on_missing));
-            }
+        for (problem, missing) in missing {
+            let (names, on_missing) = missing.unwrap_or_default();
+            warnings.extend(names.iter().map(|name| warning(problem, name, on_missing)));
         }
         warnings
     }
@@ -387,7 +385,7 @@ impl Simulation {
                 "the run ended early, this is what came before: {reason}"
             ));
         }
-        let rules = self.limiter.rules();
+        let rules = self.replay.limiter.rules();
         Some(report.page(labels, &warnings, &rules, summary, self.changes()))
     }
 }

@@ -1,4 +1,4 @@
-//! What the rules did to all requests together.
+//! The counts of all requests together.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -127,12 +127,12 @@ impl Summary {
     }
 }
 
-/// A count by rule and encoded identity, and more about it.
-type Counted<'a, T> = (u64, &'a str, &'a [u8], T);
+/// A count with its rule and encoded identity, and more about it.
+type IdentityCount<'a, T> = (u64, &'a str, &'a [u8], T);
 
 /// Returns the ten largest counts in descending order. Equal counts are in the order of rule
 /// and identity.
-pub(crate) fn keep_most<T>(mut counts: Vec<Counted<'_, T>>) -> Vec<Counted<'_, T>> {
+pub(crate) fn keep_most<T>(mut counts: Vec<IdentityCount<'_, T>>) -> Vec<IdentityCount<'_, T>> {
     counts.sort_unstable_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
     counts.truncate(MOST);
     counts

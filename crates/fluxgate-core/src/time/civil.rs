@@ -1,4 +1,4 @@
-//! Instants as rules and logs write them.
+//! Instants as rules write them.
 
 use super::dates::{civil, first_day_of};
 use super::span::Timestamp;
@@ -98,37 +98,6 @@ pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     time.timestamp().filter(|_| rest.is_empty())
 }
 
-/// Parses `10/Oct/2000:13:55:36 -0700`, as access logs have it.
-pub fn parse_log_time(text: &str) -> Option<Timestamp> {
-    const MONTHS: [&[u8]; 12] = [
-        b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
-        b"Dec",
-    ];
-    let mut rest = text.as_bytes();
-    let day = digits(&mut rest, 2)?;
-    expect(&mut rest, b"/")?;
-    let (name, after) = rest.split_at_checked(3)?;
-    let month = MONTHS.iter().position(|month| *month == name)? as i64 + 1;
-    rest = after;
-    expect(&mut rest, b"/")?;
-    let year = digits(&mut rest, 4)?;
-    expect(&mut rest, b":")?;
-    let time_of_day = time_of_day(&mut rest)?;
-    expect(&mut rest, b" ")?;
-    let sign = expect(&mut rest, b"+-")?;
-    let hours = digits(&mut rest, 2)?;
-    let offset_minutes = signed_offset(sign, hours, digits(&mut rest, 2)?)?;
-    let time = CivilTime {
-        year,
-        month,
-        day,
-        time_of_day,
-        micros: 0,
-        offset_minutes,
-    };
-    time.timestamp().filter(|_| rest.is_empty())
-}
-
 /// Reads `13:55:36`.
 fn time_of_day(rest: &mut &[u8]) -> Option<[i64; 3]> {
     let hour = digits(rest, 2)?;
@@ -220,21 +189,6 @@ mod tests {
         ];
         for text in bad {
             assert_eq!(parse_rfc3339(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn log_time() {
-        let parsed = parse_log_time("10/Oct/2000:13:55:36 -0700");
-        assert_eq!(parsed.map(Timestamp::micros), Some(971_211_336_000_000));
-        let bad = [
-            "10/Okt/2000:13:55:36 -0700",
-            "10/Oct/2000:13:55:36",
-            "10/Oct/2000:13:55:60 -0700",
-            "-",
-        ];
-        for text in bad {
-            assert_eq!(parse_log_time(text), None, "{text}");
         }
     }
 }

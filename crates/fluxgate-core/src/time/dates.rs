@@ -34,7 +34,7 @@ pub(crate) fn first_day_of(month: i64) -> i64 {
 }
 
 /// Returns year, month and day of a day counted from 1970.
-pub fn civil(day: u64) -> (u64, u64, u64) {
+pub(super) fn civil(day: u64) -> (u64, u64, u64) {
     // No day of a timestamp is further from the epoch than this can count.
     let day = day as i64;
     let month = month_of(day);

@@ -1,21 +1,15 @@
 //! The old rules, which decide every request a second time.
 
-use fluxgate_core::memory::Retention;
-use fluxgate_core::{
-    Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RuleSets, RuleVerdict, Timestamp,
-};
+use fluxgate_core::{Decision, OnMissingRuleSet, RuleSets, RuleVerdict, Timestamp};
 
 use super::{Change, Changes, Refusals};
-use crate::event::{Request, Settle};
-use crate::holds::Holds;
-use crate::missing_sets::MissingRuleSets;
+use crate::event::{RecordedRequest, RecordedSettlement};
+use crate::replay::Replay;
 
 /// The old rules with their own state, and the requests that they decide differently.
 #[derive(Debug)]
 pub(crate) struct OldRules {
-    limiter: Limiter<MemoryStore<ManualClock>>,
-    missing: MissingRuleSets,
-    holds: Holds,
+    replay: Replay,
     /// The only rule set, if there is only one.
     only_set: Option<String>,
     changes: Changes,
@@ -27,18 +21,12 @@ pub(crate) struct OldRules {
 
 impl OldRules {
     pub(crate) fn new(old: RuleSets, new: &RuleSets) -> Self {
-        let store = MemoryStore::new(ManualClock::default(), usize::MAX, Retention::Forever);
-        let missing = MissingRuleSets::default();
         Self {
             only_set: old.only().map(|set| set.name().to_owned()),
             changes: Changes::new(&old, new),
             by_new: Refusals::default(),
             by_old: Refusals::default(),
-            limiter: Limiter::builder(old, store)
-                .failure_observer(missing.clone())
-                .build(),
-            missing,
-            holds: Holds::default(),
+            replay: Replay::new(old),
         }
     }
 
@@ -52,41 +40,37 @@ impl OldRules {
     pub(crate) fn compare(
         &mut self,
         rule_set: &str,
-        request: &Request<'_>,
+        request: &RecordedRequest<'_>,
         at: Timestamp,
         new: &Decision,
     ) -> Option<Change> {
-        let mut old_set = rule_set;
-        let is_named = request.rule_set.is_some();
-        if let Some(only) = self.only_set.as_deref().filter(|_| !is_named) {
+        let old_set = match &self.only_set {
             // The set may have been renamed.
-            old_set = only;
-        }
-        let by_old = &mut self.by_old;
-        let old = self
-            .limiter
-            .check_at_reporting(old_set, &request.context, at, |verdict| {
-                by_old.add(&verdict);
-            });
-        let name = request.hold.as_deref();
-        self.holds.record(&self.limiter, name, &old);
-        let change = match (old.allowed(), new.allowed()) {
-            (true, false) => Some((Change::NewlyDenied, rule_set, &self.by_new)),
-            (false, true) => Some((Change::NewlyAdmitted, old_set, &self.by_old)),
-            _ => None,
+            Some(only) if request.rule_set.is_none() => only,
+            _ => rule_set,
         };
-        if let Some((change, set, refusals)) = change {
+        let by_old = &mut self.by_old;
+        let limiter = &self.replay.limiter;
+        let old = limiter.check_at_reporting(old_set, &request.context, at, |verdict| {
+            by_old.add(&verdict);
+        });
+        let (change, set, refusals) = match (old.allowed(), new.allowed()) {
+            (true, false) => (Some(Change::NewlyDenied), rule_set, &self.by_new),
+            (false, true) => (Some(Change::NewlyAdmitted), old_set, &self.by_old),
+            _ => (None, old_set, &self.by_old),
+        };
+        if let Some(change) = change {
             self.changes.record(change, set, at, refusals);
         }
-        let change = change.map(|(change, ..)| change);
+        self.replay.record_hold(request.hold.as_deref(), &old);
         self.by_new.clear();
         self.by_old.clear();
         change
     }
 
     /// Settles a hold, if the old rules have one of this name.
-    pub(crate) fn settle(&self, settle: &Settle<'_>, at: Timestamp) {
-        self.holds.settle(&self.limiter, settle, at);
+    pub(crate) fn settle(&self, settlement: &RecordedSettlement<'_>, at: Timestamp) {
+        self.replay.settle(settlement, at);
     }
 
     pub(crate) fn changes(&self) -> &Changes {
@@ -95,7 +79,7 @@ impl OldRules {
 
     /// Returns the rule sets that requests name and that the old rules lack, and how these
     /// requests are decided.
-    pub(crate) fn missing(&self) -> (Vec<String>, OnMissingRuleSet) {
-        (self.missing.names(), self.limiter.rules().on_missing())
+    pub(crate) fn missing_rule_sets(&self) -> (Vec<String>, OnMissingRuleSet) {
+        self.replay.missing_rule_sets()
     }
 }

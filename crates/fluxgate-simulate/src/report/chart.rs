@@ -9,19 +9,19 @@ use super::html::Escaped;
 use super::humanize;
 pub(super) use axis::TimeAxis;
 use axis::count_ticks;
-pub(super) use series::{Kind, Series, traffic_series};
+pub(super) use series::{Series, SeriesKind, traffic_series};
 
 /// The colours of charts, in light and dark.
 pub(super) const STYLE: &str = include_str!("chart.css");
 
 /// The size of a chart.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Size {
+pub(super) enum ChartSize {
     Wide,
     Small,
 }
 
-impl Size {
+impl ChartSize {
     /// Returns width and height in units of the chart.
     const fn extent(self) -> (u64, u64) {
         match self {
@@ -33,7 +33,7 @@ impl Size {
 
 /// Between two entries of a legend.
 const GAP: &str = "   ";
-/// No bar is wider than such a part of the chart, however few columns there are.
+/// The widest bar is this fraction of the chart, however few columns there are.
 const WIDEST_BAR: u64 = 24;
 const LEFT: u64 = 50;
 const RIGHT: u64 = 12;
@@ -45,7 +45,7 @@ pub(super) struct Chart<'a> {
     pub(super) id: &'a str,
     /// A description for screen readers.
     pub(super) label: &'a str,
-    pub(super) size: Size,
+    pub(super) size: ChartSize,
     pub(super) axis: &'a TimeAxis,
     pub(super) bars: Vec<Series>,
     pub(super) lines: Vec<Series>,
@@ -177,9 +177,11 @@ impl Chart<'_> {
         let height = self.size.extent().1 - TOP - BOTTOM;
         for index in 0..self.axis.columns {
             let all = self.bars.iter().chain(&self.lines);
-            let exact = all.filter(|series| series.parts == 1);
-            let counts = exact.map(|series| (series.kind, series.value(index as usize)));
-            let counts: Vec<_> = counts.filter(|(_, value)| *value > 0).collect();
+            let counts: Vec<_> = all
+                .filter(|series| series.parts == 1)
+                .map(|series| (series.kind, series.value(index as usize)))
+                .filter(|(_, value)| *value > 0)
+                .collect();
             if counts.is_empty() {
                 continue;
             }
@@ -208,8 +210,8 @@ impl fmt::Display for Chart<'_> {
             marks: count_ticks(self.highest()),
         };
         let class = match self.size {
-            Size::Wide => "chart wide",
-            Size::Small => "chart",
+            ChartSize::Wide => "chart wide",
+            ChartSize::Small => "chart",
         };
         let (id, label) = (self.id, Escaped(self.label));
         writeln!(

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fluxgate_core::memory::Retention;
-use fluxgate_core::{
-    Algorithm, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Timestamp,
-};
+use fluxgate_core::{Algorithm, Limiter, RequestContext, RuleSets, Timestamp};
 
 use super::conversion::{Differences, algorithm_name, convert};
 use super::traffic::Traffic;
+use crate::replay::{VirtualLimiter, virtual_store};
 use crate::summary::rule_name;
 
 const ALGORITHMS: [Algorithm; 5] = [
@@ -21,22 +19,22 @@ const ALGORITHMS: [Algorithm; 5] = [
 
 /// All rules under one algorithm, and the requests by their outcome.
 #[derive(Debug)]
-pub(super) struct Variant {
+pub(super) struct AlgorithmVariant {
     pub(super) algorithm: Algorithm,
     pub(super) traffic: Traffic,
     /// How many requests the rules as configured decide differently.
     pub(super) different: u64,
-    limiter: Limiter<MemoryStore<ManualClock>>,
+    limiter: VirtualLimiter,
 }
 
-/// One variant for each algorithm, and what they lose of the rules.
+/// A variant for each algorithm, and remarks on settings that it ignores.
 #[derive(Debug)]
 pub(super) struct Comparison {
-    pub(super) variants: Vec<Variant>,
+    pub(super) variants: Vec<AlgorithmVariant>,
     pub(super) remarks: Remarks,
 }
 
-/// What a variant ignores or treats differently, with the names of the rules.
+/// Settings that a variant ignores or treats differently, with the names of the rules.
 #[derive(Debug, Default)]
 pub(super) struct Remarks(pub(super) BTreeMap<String, BTreeSet<String>>);
 
@@ -45,12 +43,11 @@ impl Comparison {
         let mut remarks = Remarks::default();
         let variants = ALGORITHMS.map(|algorithm| {
             let rules = remarks.rules_under(algorithm, rules);
-            let store = MemoryStore::new(ManualClock::default(), usize::MAX, Retention::Forever);
-            Variant {
+            AlgorithmVariant {
                 algorithm,
                 traffic: Traffic::default(),
                 different: 0,
-                limiter: Limiter::new(rules, store),
+                limiter: Limiter::new(rules, virtual_store()),
             }
         });
         Self {
@@ -114,9 +111,10 @@ impl Remarks {
             );
         }
         if differences.wait {
-            let remark = match algorithm.is_bucket() {
-                true => "Buckets ignore its on_exceed: wait",
-                false => "Windows and logs cannot reserve units: on_exceed: wait is a denial",
+            let remark = if algorithm.is_bucket() {
+                "Buckets ignore its on_exceed: wait"
+            } else {
+                "Windows and logs cannot reserve units: on_exceed: wait is a denial"
             };
             self.add(remark.into(), rule);
         }

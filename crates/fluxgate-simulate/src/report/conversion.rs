@@ -1,8 +1,10 @@
 //! Limits, converted to another algorithm or to another capacity.
 
+use std::time::Duration;
+
 use fluxgate_core::{Algorithm, Limit, LimitError};
 
-/// What the other algorithm treats differently or ignores.
+/// The settings of a limit that another algorithm treats differently or ignores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
     /// A refill rate of its own became the window in which the bucket fills.
@@ -31,10 +33,11 @@ pub(super) fn convert(
     }
     let rate = limit.rate();
     let own_refill = has_own_refill(limit);
-    let window = match own_refill && !algorithm.is_bucket() {
+    let window = if own_refill && !algorithm.is_bucket() {
         // The same burst and the same rate in the long run.
-        true => std::time::Duration::from_micros(rate.fill().ceil()),
-        false => limit.window().as_duration(),
+        Duration::from_micros(rate.fill().ceil())
+    } else {
+        limit.window().as_duration()
     };
     let calendar = limit.windows();
     let kept = calendar.filter(|_| algorithm == Algorithm::FixedWindow);
@@ -72,8 +75,7 @@ pub(super) fn with_capacity(limit: &Limit, capacity: u64) -> Option<Limit> {
     };
     if has_own_refill(limit) {
         let scaled = u128::from(rate.refill()) * u128::from(capacity);
-        let refill = scaled.div_ceil(u128::from(limit.capacity().max(1)));
-        let refill = u64::try_from(refill).ok()?;
+        let refill = u64::try_from(scaled.div_ceil(limit.capacity().max(1).into())).ok()?;
         other = other.refill(refill).period(rate.period().as_duration());
     }
     if let Some(max_wait) = rate.max_wait() {
@@ -99,7 +101,6 @@ pub(super) fn algorithm_name(algorithm: Algorithm) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     const SECOND: Duration = Duration::from_secs(1);
 

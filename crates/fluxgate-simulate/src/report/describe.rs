@@ -7,22 +7,19 @@ use super::humanize::{duration, grouped};
 
 /// Describes a rule: `token_bucket, 10 per 1 s and 100 per 1 min`.
 pub(super) fn rule(rule: &ActiveRule) -> String {
-    if rule.action() != RuleAction::Limit {
-        let text = format!("action: {}", rule.action().name());
-        return match rule.name() {
-            Some(name) => format!("{name}: {text}"),
-            None => text,
-        };
+    let text = if rule.action() == RuleAction::Limit {
+        let first = rule.bands().first();
+        let algorithm = first.map_or("", |band| algorithm_name(band.algorithm()));
+        let bands = rule.bands().iter();
+        let bands: Vec<_> = bands.map(|band| limit(band.limit())).collect();
+        format!("{algorithm}, {}", bands.join(" and "))
+    } else {
+        format!("action: {}", rule.action().name())
+    };
+    match rule.name() {
+        Some(name) => format!("{name}: {text}"),
+        None => text,
     }
-    let bands = rule.bands().iter();
-    let bands: Vec<_> = bands.map(|band| limit(band.limit())).collect();
-    let algorithm = rule.bands().first().map(|band| band.limit().algorithm());
-    let algorithm = algorithm.map_or("", algorithm_name);
-    let mut text = format!("{algorithm}, {}", bands.join(" and "));
-    if let Some(name) = rule.name() {
-        text = format!("{name}: {text}");
-    }
-    text
 }
 
 /// Describes a limit: `10 per 1 s`, `50 at once, 10 per 1 s` or

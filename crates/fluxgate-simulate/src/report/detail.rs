@@ -1,11 +1,12 @@
 //! The stretch with the most refusals, in columns that show single windows.
 
+use std::cmp::Reverse;
 use std::mem;
 
 use fluxgate_core::Timestamp;
 
 use super::outcome_counts::OutcomeCounts;
-use super::timeline::Width;
+use super::timeline::ColumnWidth;
 
 /// The number of columns in a stretch.
 const COLUMNS: u64 = 120;
@@ -19,7 +20,7 @@ const COLUMNS_PER_WINDOW: u64 = 4;
 /// a stretch, so a burst that is shorter than that lies within a single stretch of one grid.
 #[derive(Clone, Debug)]
 pub(super) struct Detail {
-    width: Width,
+    width: ColumnWidth,
     grids: [Grid; 2],
 }
 
@@ -45,12 +46,12 @@ impl Detail {
     /// microseconds.
     pub(super) fn of_window(window: u64) -> Self {
         Self {
-            width: Width::at_most(window / COLUMNS_PER_WINDOW),
+            width: ColumnWidth::at_most(window / COLUMNS_PER_WINDOW),
             grids: Default::default(),
         }
     }
 
-    pub(super) fn width(&self) -> Width {
+    pub(super) fn width(&self) -> ColumnWidth {
         self.width
     }
 
@@ -65,25 +66,19 @@ impl Detail {
     /// Returns the stretch with the most refusals, or without refusals the one with the most
     /// requests: the number of its first column with requests, and the columns from there.
     pub(super) fn best(&self) -> Option<(u64, &[OutcomeCounts])> {
-        let stretches = self
+        // On a tie, the earliest.
+        let (best, shift) = self
             .grids
             .iter()
             .zip([0, COLUMNS / 2])
-            .flat_map(|(grid, shift)| [(&grid.best, shift), (&grid.current, shift)]);
-        // The earliest of equal ones.
-        let stretches = stretches.filter(|(stretch, _)| stretch.requests > 0);
-        let (best, shift) = stretches.min_by_key(|(stretch, shift)| {
-            let start = stretch.number * COLUMNS;
-            (
-                std::cmp::Reverse(stretch.score()),
-                start.saturating_sub(*shift),
-            )
-        })?;
-        let empty = best
-            .columns
-            .iter()
-            .take_while(|counts| counts.requests() == 0);
-        let empty = empty.count();
+            .flat_map(|(grid, shift)| [(&grid.best, shift), (&grid.current, shift)])
+            .filter(|(stretch, _)| stretch.requests > 0)
+            .min_by_key(|(stretch, shift)| {
+                let start = (stretch.number * COLUMNS).saturating_sub(*shift);
+                (Reverse(stretch.score()), start)
+            })?;
+        let has_requests = |counts: &OutcomeCounts| counts.requests() > 0;
+        let empty = best.columns.iter().position(has_requests)?;
         let first = best.number * COLUMNS + empty as u64;
         Some((first.checked_sub(shift)?, &best.columns[empty..]))
     }
@@ -180,6 +175,6 @@ mod tests {
 
     #[test]
     fn columns_are_never_narrower_than_the_narrowest() {
-        assert_eq!(Detail::of_window(1).width(), Width::default());
+        assert_eq!(Detail::of_window(1).width(), ColumnWidth::default());
     }
 }

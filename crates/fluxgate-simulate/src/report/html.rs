@@ -1,4 +1,4 @@
-//! Texts of any content, made safe for a page, and long tables.
+//! Texts of any content, made safe for a page, and tables.
 
 use std::fmt::{self, Write};
 
@@ -33,7 +33,30 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A table has at most this many rows.
+/// Begins a table. A column whose name begins with `#` holds numbers.
+pub(super) fn begin_table(f: &mut fmt::Formatter<'_>, id: &str, columns: &[&str]) -> fmt::Result {
+    write!(f, "<div class=\"scroll\"><table id=\"{id}\">\n<tr>")?;
+    for column in columns {
+        match column.strip_prefix('#') {
+            Some(name) => write!(f, "<th class=\"n\">{name}</th>")?,
+            None => write!(f, "<th>{column}</th>")?,
+        }
+    }
+    writeln!(f, "</tr>")
+}
+
+/// Writes cells with numbers, and ends the row.
+pub(super) fn end_row(
+    f: &mut fmt::Formatter<'_>,
+    numbers: impl IntoIterator<Item = String>,
+) -> fmt::Result {
+    for number in numbers {
+        write!(f, "<td class=\"n\">{number}</td>")?;
+    }
+    writeln!(f, "</tr>")
+}
+
+/// The most rows of a table.
 pub(super) const MAX_ROWS: usize = 200;
 
 /// Ends a table that has up to [`MAX_ROWS`] of `rows` rows, and counts the others below it.
@@ -45,12 +68,15 @@ pub(super) fn end_table(f: &mut fmt::Formatter<'_>, rows: usize) -> fmt::Result 
     }
 }
 
-/// Returns a list of names as HTML; those after the first `most` are only counted.
+/// Returns the first `most` names as HTML, and the number of the others.
 pub(super) fn name_list<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> String {
     let mut names = names.into_iter();
-    let shown = names.by_ref().take(most);
-    let shown = shown.map(|name| format!("<code>{}</code>", Escaped(name)));
-    let list = shown.collect::<Vec<_>>().join(", ");
+    let shown: Vec<_> = names
+        .by_ref()
+        .take(most)
+        .map(|name| format!("<code>{}</code>", Escaped(name)))
+        .collect();
+    let list = shown.join(", ");
     match names.count() as u64 {
         0 => list,
         more => format!("{list} and {} more", grouped(more)),

@@ -1,6 +1,8 @@
 //! Numbers, durations and instants in readable form.
 
-use crate::time::{DAY, HOUR, MILLISECOND, MINUTE, SECOND, civil};
+use fluxgate_core::Timestamp;
+
+use crate::time::{DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_rfc3339};
 
 /// Formats `1234567` as `1,234,567`.
 pub(super) fn grouped(number: u64) -> String {
@@ -65,8 +67,9 @@ pub(super) fn duration(micros: u64) -> String {
 
 /// Formats a date as `2026-01-31`.
 pub(super) fn date(micros: u64) -> String {
-    let (year, month, day) = civil(micros / DAY);
-    format!("{year:04}-{month:02}-{day:02}")
+    let mut text = format_rfc3339(Timestamp::saturating_from_micros(micros));
+    text.truncate("2026-01-31".len());
+    text
 }
 
 /// Formats a time of day as `23:59`, with seconds and milliseconds if `step` needs

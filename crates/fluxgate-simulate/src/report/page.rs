@@ -11,25 +11,25 @@ use std::fmt;
 use fluxgate_core::RuleSets;
 use fluxgate_core::key::RuleNumber;
 
-use super::chart::{self, Chart, Size, TimeAxis, traffic_series};
+use super::chart::{self, Chart, ChartSize, TimeAxis, traffic_series};
 use super::comparison::Comparison;
-use super::html::Escaped;
+use super::html::{Escaped, begin_table};
 use super::humanize::{date, duration, grouped, percent, time_of_day};
 use super::timeline::Timeline;
 use super::traffic::{RuleTraffic, Traffic};
-use super::usage::Usage;
+use super::usage::IdentityUsage;
 use crate::changes::{ChangeCounts, Changes};
 use crate::summary::Summary;
 use crate::time::DAY;
 use algorithms::AlgorithmsSection;
 use capacities::CapacitiesSection;
 use changes::ChangesSection;
-use rules::{Row, RulesSection};
+use rules::{RuleRow, RulesSection};
 
 /// The browser loads nothing and runs nothing, whatever the input contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// What a report says about its sources.
+/// The names of the sources of a report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReportLabels<'a> {
     /// The name of the rules.
@@ -50,9 +50,9 @@ pub(super) struct Page<'a> {
     pub(super) summary: &'a Summary,
     pub(super) traffic: &'a Traffic,
     pub(super) rule_traffic: &'a HashMap<RuleNumber, RuleTraffic>,
-    pub(super) usage: &'a Usage,
+    pub(super) usage: &'a IdentityUsage,
     pub(super) comparison: &'a Comparison,
-    /// What changes against the old rules, in total and over time, if there are any.
+    /// The changes against the old rules, in total and over time, if there are old rules.
     pub(super) changes: Option<(&'a Changes, &'a Timeline<ChangeCounts>)>,
 }
 
@@ -102,14 +102,14 @@ impl Page<'_> {
         let total = self.traffic.total;
         let requests = total.requests();
         let (first, last) = (self.traffic.first, self.traffic.last);
-        let lasted = last.unwrap_or_default().micros() - first.unwrap_or_default().micros();
-        let lasted = format!("in {}", duration(lasted));
+        let micros = last.unwrap_or_default().micros() - first.unwrap_or_default().micros();
+        let span = format!("in {}", duration(micros));
         let longest = match total.delayed {
             0 => String::new(),
             _ => format!("up to {}", duration(self.traffic.longest_delay.get())),
         };
         let tiles = [
-            ("requests", "grid", requests, Some(lasted)),
+            ("requests", "grid", requests, Some(span)),
             ("admitted", "at-once", total.admitted(), None),
             ("denied", "denied", total.denied, None),
             ("delayed", "delayed", total.delayed, Some(longest)),
@@ -134,7 +134,7 @@ impl Page<'_> {
         let chart = Chart {
             id: "traffic",
             label: "all requests over time, by outcome",
-            size: Size::Wide,
+            size: ChartSize::Wide,
             axis,
             bars,
             lines,
@@ -156,11 +156,7 @@ impl Page<'_> {
         let Some(first) = most.first() else {
             return writeln!(f, "<p>No identity was denied.</p>\n</section>");
         };
-        write!(
-            f,
-            "<div class=\"scroll\"><table id=\"most-denied\">\n\
-             <tr><th>identity</th><th>rule</th><th class=\"n\">denied</th><th></th></tr>\n"
-        )?;
+        begin_table(f, "most-denied", &["identity", "rule", "#denied", ""])?;
         for denied in &most {
             let share = denied.denied * 100 / first.denied;
             writeln!(
@@ -198,7 +194,7 @@ impl fmt::Display for Page<'_> {
                 };
                 write!(f, "{changes}")?;
             }
-            let rows = Row::all(self.rules, self.rule_traffic);
+            let rows = RuleRow::all(self.rules, self.rule_traffic);
             let rules = RulesSection {
                 rows: &rows,
                 summary: self.summary,

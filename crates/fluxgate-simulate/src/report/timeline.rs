@@ -22,9 +22,9 @@ const WIDTHS: [(u64, &[u64]); 5] = [
 
 /// The width of a column, in microseconds; the narrowest by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Width(u64);
+pub(super) struct ColumnWidth(u64);
 
-impl Width {
+impl ColumnWidth {
     pub(super) const fn micros(self) -> u64 {
         self.0
     }
@@ -38,7 +38,7 @@ impl Width {
         WIDTHS.iter().flat_map(widths)
     }
 
-    /// Returns the widest one of at most so many microseconds, or else the narrowest.
+    /// Returns the widest one of at most `micros` microseconds, or else the narrowest.
     pub(super) fn at_most(micros: u64) -> Self {
         let widths = Self::all().take_while(|width| width.0 <= micros);
         widths.last().unwrap_or_default()
@@ -51,7 +51,7 @@ impl Width {
     }
 }
 
-impl Default for Width {
+impl Default for ColumnWidth {
     fn default() -> Self {
         Self(MILLISECOND)
     }
@@ -61,7 +61,7 @@ impl Default for Width {
 /// starts with the narrowest columns and merges them when there are too many.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline<T> {
-    width: Width,
+    width: ColumnWidth,
     /// The number of the first column, counted from 1970.
     first: u64,
     columns: VecDeque<T>,
@@ -97,7 +97,7 @@ impl<T: Copy + Default + AddAssign> Timeline<T> {
         self.columns.is_empty()
     }
 
-    pub(super) fn width(&self) -> Width {
+    pub(super) fn width(&self) -> ColumnWidth {
         self.width
     }
 
@@ -117,7 +117,7 @@ impl<T: Copy + Default + AddAssign> Timeline<T> {
     }
 
     /// Merges columns until they have this width.
-    pub(super) fn widen(&mut self, width: Width) {
+    pub(super) fn widen(&mut self, width: ColumnWidth) {
         if width <= self.width {
             return;
         }
@@ -156,14 +156,14 @@ mod tests {
 
     #[test]
     fn each_width_divides_the_next_and_the_widest_holds_all_time() {
-        let widths: Vec<_> = Width::all().map(Width::micros).collect();
+        let widths: Vec<_> = ColumnWidth::all().map(ColumnWidth::micros).collect();
         for pair in widths.windows(2) {
             assert!(
                 pair[1] > pair[0] && pair[1].is_multiple_of(pair[0]),
                 "{pair:?}"
             );
         }
-        assert_eq!(widths[0], Width::default().micros());
+        assert_eq!(widths[0], ColumnWidth::default().micros());
         let most = widths[widths.len() - 1] * MAX_COLUMNS as u64;
         assert!(most > Timestamp::MAX.micros());
     }

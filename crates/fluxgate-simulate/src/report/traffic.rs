@@ -37,7 +37,7 @@ impl Traffic {
     }
 }
 
-/// The microseconds that are shown of a rule that decides by itself, as if they were a window.
+/// The window, in microseconds, that stands in for that of a rule without bands.
 const WITHOUT_WINDOW: u64 = 60_000_000;
 
 /// The requests that one rule matched, over time and in total. What it would have denied,
@@ -52,11 +52,11 @@ pub(super) struct RuleTraffic {
 
 impl RuleTraffic {
     pub(super) fn new(rule: &ActiveRule) -> Self {
-        let windows = rule.bands().iter();
-        let windows = windows.map(|band| band.limit().window().get());
+        let bands = rule.bands().iter();
+        let shortest = bands.map(|band| band.limit().window().get()).min();
         Self {
             arrivals: Timeline::default(),
-            detail: Detail::of_window(windows.min().unwrap_or(WITHOUT_WINDOW)),
+            detail: Detail::of_window(shortest.unwrap_or(WITHOUT_WINDOW)),
             total: OutcomeCounts::default(),
         }
     }

@@ -1,20 +1,20 @@
-//! How much each identity asks for in its busiest window.
+//! The units that each identity requests in its busiest window.
 
 mod busiest_window;
 
 use std::collections::HashMap;
 
 use fluxgate_core::key::RuleNumber;
-use fluxgate_core::{Algorithm, Limit, RuleVerdict, Timestamp};
+use fluxgate_core::{Algorithm, Band, Limit, RuleVerdict, Timestamp};
 
 use busiest_window::BusiestWindow;
 
-/// At most this many identities are followed, over all rules.
+/// The most identities that are followed, over all rules.
 const MAX_IDENTITIES: usize = 100_000;
 
 /// The busiest windows of identities, by rule and band.
 #[derive(Debug, Default)]
-pub(super) struct Usage {
+pub(super) struct IdentityUsage {
     rules: HashMap<RuleNumber, RuleUsage>,
     identities: usize,
 }
@@ -27,7 +27,7 @@ struct RuleUsage {
     is_partial: bool,
 }
 
-/// What the identities of one band ask for in their busiest windows.
+/// The units that the identities of one band request in their busiest windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Percentiles {
     pub(super) identities: u64,
@@ -37,13 +37,13 @@ pub(super) struct Percentiles {
     pub(super) p50: u64,
     pub(super) p90: u64,
     pub(super) p99: u64,
-    /// The units of the identity that asks for most.
+    /// The units of the identity that requests most.
     pub(super) max: u64,
     /// Whether these are only the identities that came first.
     pub(super) is_partial: bool,
 }
 
-impl Usage {
+impl IdentityUsage {
     /// Counts a request that a rule matched, whether or not it was admitted.
     pub(super) fn record(&mut self, at: Timestamp, verdict: &RuleVerdict<'_>) {
         // An override has other bands. A cost of 0 uses nothing.
@@ -55,7 +55,8 @@ impl Usage {
         }
         let bands = verdict.rule.bands();
         // How many slots an identity needs depends on how long it holds them.
-        if { bands.iter() }.any(|band| band.algorithm() == Algorithm::Concurrency) {
+        let is_slot = |band: &Band| band.algorithm() == Algorithm::Concurrency;
+        if bands.iter().any(is_slot) {
             return;
         }
         let rule = self.rules.entry(verdict.rule.number()).or_default();
@@ -82,10 +83,9 @@ impl Usage {
         limit: &Limit,
     ) -> Option<Percentiles> {
         let rule = self.rules.get(&rule)?;
-        let windows = rule.identities.values();
-        let mut units: Vec<_> = windows.filter_map(|bands| bands.get(band)).collect();
-        units.sort_unstable_by_key(|window| window.most());
-        let units: Vec<_> = units.into_iter().map(BusiestWindow::most).collect();
+        let windows = rule.identities.values().filter_map(|bands| bands.get(band));
+        let mut units: Vec<_> = windows.map(BusiestWindow::most).collect();
+        units.sort_unstable();
         Percentiles::of(&units, limit.capacity(), rule.is_partial)
     }
 }

@@ -3,23 +3,23 @@
 use std::ops::AddAssign;
 
 use crate::report::humanize;
-use crate::report::timeline::{Timeline, Width};
+use crate::report::timeline::{ColumnWidth, Timeline};
 use crate::report::traffic::Traffic;
 use crate::time::{DAY, HOUR, MILLISECOND, MINUTE, SECOND};
 
 /// The time that a chart covers, in columns.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::report) struct TimeAxis {
-    pub(in crate::report) width: Width,
+    pub(in crate::report) width: ColumnWidth,
     /// The number of the first column, counted from 1970.
     pub(super) first: u64,
     pub(super) columns: u64,
-    style: Style,
+    style: TimeStyle,
 }
 
 /// How instants are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
+enum TimeStyle {
     /// As the time since 1970, for a synthetic stream that starts at zero.
     Elapsed,
     /// As the time of day.
@@ -46,13 +46,13 @@ impl TimeAxis {
     }
 
     /// Creates an axis of these columns. The first has this number, counted from 1970.
-    pub(in crate::report) fn new(width: Width, first: u64, columns: u64) -> Self {
+    pub(in crate::report) fn new(width: ColumnWidth, first: u64, columns: u64) -> Self {
         let from = first * width.micros();
         let to = (first + columns) * width.micros();
         let style = match (from / DAY, (to - 1) / DAY) {
-            (0, 0) => Style::Elapsed,
-            (a, b) if a == b => Style::Day,
-            _ => Style::Dated,
+            (0, 0) => TimeStyle::Elapsed,
+            (a, b) if a == b => TimeStyle::Day,
+            _ => TimeStyle::Dated,
         };
         Self {
             width,
@@ -92,9 +92,9 @@ impl TimeAxis {
         // The width of a label on a phone, where letters are large.
         let span = self.end() - self.start();
         let room = match self.style {
-            Style::Elapsed if span > MINUTE => 60,
-            Style::Elapsed | Style::Day => 110,
-            Style::Dated => 150,
+            TimeStyle::Elapsed if span > MINUTE => 60,
+            TimeStyle::Elapsed | TimeStyle::Day => 110,
+            TimeStyle::Dated => 150,
         };
         let most = (width / room).max(2);
         let step = tick_step(span, most);
@@ -105,10 +105,10 @@ impl TimeAxis {
 
     fn label(&self, at: u64, step: u64) -> String {
         match self.style {
-            Style::Elapsed => humanize::elapsed(at, step),
-            Style::Day => humanize::time_of_day(at, step),
-            Style::Dated if step.is_multiple_of(DAY) => humanize::date(at),
-            Style::Dated => {
+            TimeStyle::Elapsed => humanize::elapsed(at, step),
+            TimeStyle::Day => humanize::time_of_day(at, step),
+            TimeStyle::Dated if step.is_multiple_of(DAY) => humanize::date(at),
+            TimeStyle::Dated => {
                 let date = humanize::date(at);
                 let time = humanize::time_of_day(at, step);
                 format!("{} {time}", date.get(5..).unwrap_or(&date))
@@ -121,8 +121,8 @@ impl TimeAxis {
         let at = (self.first + index) * self.width.micros();
         let step = self.width.micros();
         match self.style {
-            Style::Elapsed => humanize::elapsed(at, step),
-            Style::Day | Style::Dated => {
+            TimeStyle::Elapsed => humanize::elapsed(at, step),
+            TimeStyle::Day | TimeStyle::Dated => {
                 format!(
                     "{} {} UTC",
                     humanize::date(at),
@@ -141,10 +141,15 @@ fn tick_step(span: u64, most: u64) -> u64 {
     let hours = [1, 2, 3, 6, 12].map(|step| step * HOUR);
     let days = [1, 2, 7, 14, 28, 91, 182, 365].map(|step| step * DAY);
     let years = [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000].map(|step| step * 365 * DAY);
-    let steps = small.into_iter().chain(seconds).chain(minutes);
-    let mut steps = steps.chain(hours).chain(days).chain(years);
-    let found = steps.find(|step| span / step <= most);
-    found.unwrap_or(10_000 * 365 * DAY)
+    small
+        .into_iter()
+        .chain(seconds)
+        .chain(minutes)
+        .chain(hours)
+        .chain(days)
+        .chain(years)
+        .find(|step| span / step <= most)
+        .unwrap_or(10_000 * 365 * DAY)
 }
 
 /// Returns the marks of the other axis, from 0 to a round number not below `most`.

@@ -4,9 +4,9 @@ use super::axis::TimeAxis;
 use crate::report::timeline::Timeline;
 use crate::report::traffic::Traffic;
 
-/// What a series counts.
+/// The requests that a series counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::report) enum Kind {
+pub(in crate::report) enum SeriesKind {
     NoRule,
     AtOnce,
     Delayed,
@@ -17,7 +17,7 @@ pub(in crate::report) enum Kind {
     NewlyAdmitted,
 }
 
-impl Kind {
+impl SeriesKind {
     /// Returns the name in legends and tooltips.
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -49,14 +49,14 @@ impl Kind {
 
 /// Counts in each column of the axis.
 pub(in crate::report) struct Series {
-    pub(super) kind: Kind,
+    pub(super) kind: SeriesKind,
     pub(super) values: Vec<u64>,
     /// How many units of a value make one request.
     pub(super) parts: u64,
 }
 
 impl Series {
-    pub(in crate::report) fn new(kind: Kind, values: impl Iterator<Item = u64>) -> Self {
+    pub(in crate::report) fn new(kind: SeriesKind, values: impl Iterator<Item = u64>) -> Self {
         Self {
             kind,
             values: values.collect(),
@@ -66,7 +66,7 @@ impl Series {
 
     /// Creates a series from a timeline. Columns wider than those of the axis are
     /// spread evenly.
-    fn spread(kind: Kind, timeline: &Timeline<u64>, axis: &TimeAxis) -> Self {
+    fn spread(kind: SeriesKind, timeline: &Timeline<u64>, axis: &TimeAxis) -> Self {
         const PARTS: u64 = 100;
         if timeline.width() <= axis.width {
             return Self::new(kind, axis.fit(timeline).into_iter());
@@ -98,18 +98,22 @@ pub(in crate::report) fn traffic_series(
     traffic: &Traffic,
     axis: &TimeAxis,
 ) -> (Vec<Series>, Vec<Series>) {
-    let columns = axis.fit(&traffic.arrivals);
-    let columns = || columns.iter();
+    let arrivals = axis.fit(&traffic.arrivals);
+    let columns = || arrivals.iter();
     let bars = vec![
-        Series::new(Kind::NoRule, columns().map(|counts| counts.no_rule)),
-        Series::new(Kind::AtOnce, columns().map(|counts| counts.at_once)),
-        Series::new(Kind::Delayed, columns().map(|counts| counts.delayed)),
-        Series::new(Kind::Denied, columns().map(|counts| counts.denied)),
+        Series::new(SeriesKind::NoRule, columns().map(|counts| counts.no_rule)),
+        Series::new(SeriesKind::AtOnce, columns().map(|counts| counts.at_once)),
+        Series::new(SeriesKind::Delayed, columns().map(|counts| counts.delayed)),
+        Series::new(SeriesKind::Denied, columns().map(|counts| counts.denied)),
     ];
     let shadow_denied = columns().map(|counts| counts.shadow_denied);
-    let mut lines = vec![Series::new(Kind::ShadowDenied, shadow_denied)];
+    let mut lines = vec![Series::new(SeriesKind::ShadowDenied, shadow_denied)];
     if traffic.total.delayed > 0 {
-        lines.push(Series::spread(Kind::Released, &traffic.releases, axis));
+        lines.push(Series::spread(
+            SeriesKind::Released,
+            &traffic.releases,
+            axis,
+        ));
     }
     (bars, lines)
 }

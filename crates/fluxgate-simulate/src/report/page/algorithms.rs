@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use crate::report::chart::{Chart, Size, TimeAxis, traffic_series};
-use crate::report::comparison::{Comparison, Variant};
+use crate::report::chart::{Chart, ChartSize, TimeAxis, traffic_series};
+use crate::report::comparison::{AlgorithmVariant, Comparison};
 use crate::report::conversion::algorithm_name;
-use crate::report::html::name_list;
+use crate::report::html::{begin_table, end_row, name_list};
 use crate::report::humanize::{duration, grouped};
 use crate::report::traffic::Traffic;
 
-/// A remark names at most this many rules.
+/// The most rules that a remark names.
 const MAX_NAMES: usize = 10;
 
 /// A table and a chart for each algorithm, all on the same scale.
@@ -21,14 +21,17 @@ pub(super) struct AlgorithmsSection<'a> {
 
 impl AlgorithmsSection<'_> {
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "<div class=\"scroll\"><table id=\"algorithms\">\n<tr><th>algorithm</th>\
-             <th class=\"n\">admitted</th><th class=\"n\">denied</th>\
-             <th class=\"n\">shadow-denied</th><th class=\"n\">delayed</th>\
-             <th class=\"n\">longest delay</th><th class=\"n\">most released</th>\
-             <th class=\"n\">decided differently</th></tr>\n"
-        )?;
+        let columns = [
+            "algorithm",
+            "#admitted",
+            "#denied",
+            "#shadow-denied",
+            "#delayed",
+            "#longest delay",
+            "#most released",
+            "#decided differently",
+        ];
+        begin_table(f, "algorithms", &columns)?;
         self.row(f, "as configured", self.traffic, 0)?;
         for variant in &self.comparison.variants {
             let name = algorithm_name(variant.algorithm);
@@ -48,21 +51,21 @@ impl AlgorithmsSection<'_> {
         let mut releases = traffic.releases.clone();
         releases.widen(self.axis.width);
         let peak = releases.columns().map(|(_, count)| count).max();
-        let peak = grouped(peak.unwrap_or(0));
         let cells = [
             grouped(total.admitted()),
             grouped(total.denied),
             grouped(total.shadow_denied),
             grouped(total.delayed),
             duration(traffic.longest_delay.get()),
-            format!("{peak} per {}", duration(releases.width().micros())),
+            format!(
+                "{} per {}",
+                grouped(peak.unwrap_or(0)),
+                duration(releases.width().micros())
+            ),
             grouped(different),
         ];
         write!(f, "<tr><td class=\"name\">{name}</td>")?;
-        for cell in cells {
-            write!(f, "<td class=\"n\">{cell}</td>")?;
-        }
-        writeln!(f, "</tr>")
+        end_row(f, cells)
     }
 
     fn charts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,13 +84,13 @@ impl AlgorithmsSection<'_> {
         writeln!(f, "</div>")
     }
 
-    fn chart(&self, variant: &Variant, min_scale: u64) -> Chart<'_> {
+    fn chart(&self, variant: &AlgorithmVariant, min_scale: u64) -> Chart<'_> {
         let name = algorithm_name(variant.algorithm);
         let (bars, lines) = traffic_series(&variant.traffic, self.axis);
         Chart {
             id: name,
             label: name,
-            size: Size::Small,
+            size: ChartSize::Small,
             axis: self.axis,
             bars,
             lines,

@@ -4,17 +4,17 @@ use std::fmt;
 
 use fluxgate_core::Band;
 
-use super::rules::Row;
+use super::rules::RuleRow;
 use crate::report::conversion::with_capacity;
 use crate::report::describe;
-use crate::report::html::{Escaped, MAX_ROWS, end_table};
+use crate::report::html::{Escaped, MAX_ROWS, begin_table, end_row, end_table};
 use crate::report::humanize::{grouped, percent};
-use crate::report::usage::{Percentiles, Usage};
+use crate::report::usage::{IdentityUsage, Percentiles};
 
 /// A table of all bands, with the percentiles of their identities.
 pub(super) struct CapacitiesSection<'a> {
-    pub(super) rows: &'a [Row<'a>],
-    pub(super) usage: &'a Usage,
+    pub(super) rows: &'a [RuleRow<'a>],
+    pub(super) usage: &'a IdentityUsage,
 }
 
 impl<'a> CapacitiesSection<'a> {
@@ -44,9 +44,8 @@ fn row(f: &mut fmt::Formatter<'_>, name: &str, band: &Band, used: &Percentiles) 
         Escaped(name),
         describe::limit(limit)
     )?;
-    let suggested = with_capacity(limit, used.p99);
-    let suggested = suggested.as_ref().map(describe::limit);
-    for cell in [
+    let suggested = with_capacity(limit, used.p99).map(|limit| describe::limit(&limit));
+    let cells = [
         format!("{}{more}", grouped(used.identities)),
         grouped(used.p50),
         grouped(used.p90),
@@ -55,10 +54,8 @@ fn row(f: &mut fmt::Formatter<'_>, name: &str, band: &Band, used: &Percentiles) 
         percent(used.within, used.identities),
         // More than the algorithm can count.
         suggested.unwrap_or_else(|| "none".into()),
-    ] {
-        write!(f, "<td class=\"n\">{cell}</td>")?;
-    }
-    writeln!(f, "</tr>")
+    ];
+    end_row(f, cells)
 }
 
 impl fmt::Display for CapacitiesSection<'_> {
@@ -76,13 +73,17 @@ impl fmt::Display for CapacitiesSection<'_> {
              it, the band refuses nothing to 99 % of the identities. Retries of denied requests \
              count as well, so that it may be more than is needed.</p>"
         )?;
-        write!(
-            f,
-            "<div class=\"scroll\"><table id=\"capacities\">\n<tr><th>band</th>\
-             <th class=\"n\">identities</th><th class=\"n\">p50</th><th class=\"n\">p90</th>\
-             <th class=\"n\">p99</th><th class=\"n\">most</th><th class=\"n\">within</th>\
-             <th class=\"n\">suggested</th></tr>\n"
-        )?;
+        let columns = [
+            "band",
+            "#identities",
+            "#p50",
+            "#p90",
+            "#p99",
+            "#most",
+            "#within",
+            "#suggested",
+        ];
+        begin_table(f, "capacities", &columns)?;
         for (name, band, used) in bands.iter().take(MAX_ROWS) {
             row(f, name, band, used)?;
         }

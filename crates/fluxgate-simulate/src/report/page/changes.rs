@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::fmt;
 
 use crate::changes::{Change, ChangeCounts, Changes, Presence, RuleChange};
-use crate::report::chart::{Chart, Kind, Series, Size, TimeAxis};
-use crate::report::html::{Escaped, MAX_ROWS, end_table};
+use crate::report::chart::{Chart, ChartSize, Series, SeriesKind, TimeAxis};
+use crate::report::html::{Escaped, MAX_ROWS, begin_table, end_row, end_table};
 use crate::report::humanize::grouped;
 use crate::report::timeline::Timeline;
 use crate::time::format_rfc3339;
@@ -25,11 +25,17 @@ impl ChangesSection<'_> {
         let chart = Chart {
             id: "changes",
             label: "requests that are newly denied or newly admitted, over time",
-            size: Size::Wide,
+            size: ChartSize::Wide,
             axis: self.axis,
             bars: vec![
-                Series::new(Kind::NewlyDenied, numbers(|counts| counts.newly_denied)),
-                Series::new(Kind::NewlyAdmitted, numbers(|counts| counts.newly_admitted)),
+                Series::new(
+                    SeriesKind::NewlyDenied,
+                    numbers(|counts| counts.newly_denied),
+                ),
+                Series::new(
+                    SeriesKind::NewlyAdmitted,
+                    numbers(|counts| counts.newly_admitted),
+                ),
             ],
             lines: Vec::new(),
             min_scale: 0,
@@ -38,12 +44,14 @@ impl ChangesSection<'_> {
     }
 
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "<div class=\"scroll\"><table id=\"changed-rules\">\n<tr><th>rule</th>\
-             <th class=\"n\">newly denied</th><th class=\"n\">identities</th>\
-             <th class=\"n\">newly admitted</th><th class=\"n\">identities</th></tr>\n"
-        )?;
+        let columns = [
+            "rule",
+            "#newly denied",
+            "#identities",
+            "#newly admitted",
+            "#identities",
+        ];
+        begin_table(f, "changed-rules", &columns)?;
         let mut rules: Vec<_> = self.changes.rules().collect();
         rules.sort_by_key(|rule| (Reverse(rule.newly_denied + rule.newly_admitted), rule.rule));
         for rule in rules.iter().take(MAX_ROWS) {
@@ -58,12 +66,8 @@ impl ChangesSection<'_> {
             return Ok(());
         }
         let (name, id) = (change.name(), change.name().replace(' ', "-"));
-        write!(
-            f,
-            "<h3>Identities that are {name}</h3>\n<div class=\"scroll\"><table id=\"{id}\">\n\
-             <tr><th>identity</th><th>rule</th><th class=\"n\">requests</th>\
-             <th>first</th></tr>\n"
-        )?;
+        writeln!(f, "<h3>Identities that are {name}</h3>")?;
+        begin_table(f, &id, &["identity", "rule", "#requests", "first"])?;
         for changed in identities {
             writeln!(
                 f,
@@ -87,15 +91,13 @@ fn row(f: &mut fmt::Formatter<'_>, rule: &RuleChange<'_>) -> fmt::Result {
     };
     let name = Escaped(rule.rule);
     write!(f, "<tr><td><span class=\"name\">{name}</span>{remark}</td>")?;
-    for number in [
+    let numbers = [
         rule.newly_denied,
         rule.newly_denied_identities,
         rule.newly_admitted,
         rule.newly_admitted_identities,
-    ] {
-        write!(f, "<td class=\"n\">{}</td>", grouped(number))?;
-    }
-    writeln!(f, "</tr>")
+    ];
+    end_row(f, numbers.map(grouped))
 }
 
 impl fmt::Display for ChangesSection<'_> {

@@ -7,34 +7,34 @@ use std::fmt;
 use fluxgate_core::key::RuleNumber;
 use fluxgate_core::{ActiveRule, RuleSets};
 
-use crate::report::chart::{Chart, Kind, Series, Size, TimeAxis};
+use crate::report::chart::{Chart, ChartSize, Series, SeriesKind, TimeAxis};
 use crate::report::describe;
-use crate::report::html::{Escaped, MAX_ROWS, end_table, name_list};
+use crate::report::html::{Escaped, MAX_ROWS, begin_table, end_row, end_table, name_list};
 use crate::report::humanize::{duration, grouped};
 use crate::report::outcome_counts::OutcomeCounts;
 use crate::report::traffic::RuleTraffic;
 use crate::summary::{Summary, rule_name};
 
-/// At most this many rules have a chart.
+/// The most rules that have a chart.
 const MAX_CHARTS: usize = 12;
-/// At most this many rules that no request matched are named.
+/// The most rules without requests that are named.
 const MAX_NAMES: usize = 50;
 
 /// A table and a chart for each rule. The rule that refused most comes first.
 pub(super) struct RulesSection<'a> {
-    pub(super) rows: &'a [Row<'a>],
+    pub(super) rows: &'a [RuleRow<'a>],
     pub(super) summary: &'a Summary,
     pub(super) axis: &'a TimeAxis,
 }
 
 /// A rule with its name and the requests that it matched.
-pub(super) struct Row<'a> {
+pub(super) struct RuleRow<'a> {
     pub(super) name: String,
     pub(super) rule: &'a ActiveRule,
     traffic: Option<&'a RuleTraffic>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> RuleRow<'a> {
     /// Returns all rules. The one that refused most comes first.
     pub(super) fn all(
         rules: &'a RuleSets,
@@ -42,7 +42,7 @@ impl<'a> Row<'a> {
     ) -> Vec<Self> {
         let mut rows = Vec::new();
         for set in rules.iter() {
-            rows.extend(set.rules().iter().map(|rule| Row {
+            rows.extend(set.rules().iter().map(|rule| RuleRow {
                 name: rule_name(set.name(), rule.id()),
                 rule,
                 traffic: traffic.get(&rule.number()),
@@ -59,12 +59,15 @@ impl<'a> Row<'a> {
 impl RulesSection<'_> {
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.rows;
-        write!(
-            f,
-            "<div class=\"scroll\"><table id=\"rules\">\n<tr><th>rule</th>\
-             <th class=\"n\">requests</th><th class=\"n\">allowed</th><th class=\"n\">denied</th>\
-             <th class=\"n\">shadow-denied</th><th class=\"n\">delayed</th></tr>\n"
-        )?;
+        let columns = [
+            "rule",
+            "#requests",
+            "#allowed",
+            "#denied",
+            "#shadow-denied",
+            "#delayed",
+        ];
+        begin_table(f, "rules", &columns)?;
         for row in rows.iter().take(MAX_ROWS) {
             write!(
                 f,
@@ -80,10 +83,7 @@ impl RulesSection<'_> {
                 counts.shadow_denied,
                 row.traffic.map_or(0, |traffic| traffic.total.delayed),
             ];
-            for number in numbers {
-                write!(f, "<td class=\"n\">{}</td>", grouped(number))?;
-            }
-            writeln!(f, "</tr>")?;
+            end_row(f, numbers.map(grouped))?;
         }
         end_table(f, rows.len())
     }
@@ -92,14 +92,14 @@ impl RulesSection<'_> {
         &self,
         f: &mut fmt::Formatter<'_>,
         index: usize,
-        row: &Row<'_>,
+        row: &RuleRow<'_>,
         traffic: &RuleTraffic,
     ) -> fmt::Result {
         let name = Escaped(&row.name);
         let chart = Chart {
             id: &format!("rule-{index}"),
             label: &format!("the requests that {} matched, over time", row.name),
-            size: Size::Small,
+            size: ChartSize::Small,
             axis: self.axis,
             bars: bars(&self.axis.fit(&traffic.arrivals)),
             lines: Vec::new(),
@@ -115,7 +115,7 @@ impl RulesSection<'_> {
         &self,
         f: &mut fmt::Formatter<'_>,
         index: usize,
-        row: &Row<'_>,
+        row: &RuleRow<'_>,
         traffic: &RuleTraffic,
     ) -> fmt::Result {
         let width = traffic.detail.width();
@@ -127,7 +127,7 @@ impl RulesSection<'_> {
         let chart = Chart {
             id: &format!("rule-{index}-detail"),
             label: &format!("a part of the requests that {} matched", row.name),
-            size: Size::Small,
+            size: ChartSize::Small,
             axis: &axis,
             bars: bars(columns),
             lines: Vec::new(),
@@ -150,13 +150,13 @@ fn bars(columns: &[OutcomeCounts]) -> Vec<Series> {
     let columns = || columns.iter();
     let enforced = |counts: &OutcomeCounts| counts.denied - counts.shadow_denied;
     vec![
-        Series::new(Kind::AtOnce, columns().map(|counts| counts.at_once)),
-        Series::new(Kind::Delayed, columns().map(|counts| counts.delayed)),
+        Series::new(SeriesKind::AtOnce, columns().map(|counts| counts.at_once)),
+        Series::new(SeriesKind::Delayed, columns().map(|counts| counts.delayed)),
         Series::new(
-            Kind::ShadowDenied,
+            SeriesKind::ShadowDenied,
             columns().map(|counts| counts.shadow_denied),
         ),
-        Series::new(Kind::Denied, columns().map(enforced)),
+        Series::new(SeriesKind::Denied, columns().map(enforced)),
     ]
 }
 
@@ -171,9 +171,9 @@ impl fmt::Display for RulesSection<'_> {
         let rows = self.rows;
         self.table(f)?;
         let unmatched = rows.iter().filter(|row| row.traffic.is_none());
-        let unmatched = name_list(unmatched.map(|row| row.name.as_str()), MAX_NAMES);
-        if !unmatched.is_empty() {
-            writeln!(f, "<p>No request matched {unmatched}.</p>")?;
+        let names = name_list(unmatched.map(|row| row.name.as_str()), MAX_NAMES);
+        if !names.is_empty() {
+            writeln!(f, "<p>No request matched {names}.</p>")?;
         }
         writeln!(f, "<div class=\"charts\">")?;
         let matched = rows.iter().filter_map(|row| Some((row, row.traffic?)));

@@ -1,4 +1,4 @@
-//! The most units that one identity asks for in a window of a band.
+//! The most units that one identity requests in a window of a band.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use fluxgate_core::{Algorithm, Limit, Timestamp};
 /// A sliding window is as long as this many steps, so at most one more is partly in it.
 const STEPS: u64 = 16;
 
-/// The most units that one identity asks for in a window of a band: the least capacity
+/// The most units that one identity requests in a window of a band: the least capacity
 /// with which the band refuses nothing, or, for buckets and logs, a little more.
 ///
 /// Its size does not grow with the number of requests.
@@ -16,11 +16,11 @@ pub(super) struct BusiestWindow {
     most: u64,
     /// The time of the latest request. As in the limiter, an earlier time counts as this one.
     latest: Timestamp,
-    counted: Counted,
+    count: WindowCount,
 }
 
 #[derive(Debug)]
-enum Counted {
+enum WindowCount {
     /// The units in the aligned or calendar window that starts at `start`.
     Aligned { start: u64, units: u64 },
     /// The units in the current and the previous aligned window. The previous one is weighted
@@ -31,12 +31,15 @@ enum Counted {
         current: u64,
     },
     /// The units in any span of the window's length.
-    Sliding { steps: VecDeque<Step>, units: u64 },
+    Sliding {
+        steps: VecDeque<WindowStep>,
+        units: u64,
+    },
 }
 
 /// The units in a part of a sliding window.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct WindowStep {
     number: u64,
     units: u64,
     /// The time of the last of them. They leave the window together with it.
@@ -45,9 +48,9 @@ struct Step {
 
 impl BusiestWindow {
     pub(super) fn new(limit: &Limit) -> Self {
-        let counted = match limit.algorithm() {
-            Algorithm::FixedWindow => Counted::Aligned { start: 0, units: 0 },
-            Algorithm::SlidingWindow => Counted::Weighted {
+        let count = match limit.algorithm() {
+            Algorithm::FixedWindow => WindowCount::Aligned { start: 0, units: 0 },
+            Algorithm::SlidingWindow => WindowCount::Weighted {
                 number: 0,
                 previous: 0,
                 current: 0,
@@ -55,7 +58,7 @@ impl BusiestWindow {
             Algorithm::TokenBucket
             | Algorithm::LeakyBucket
             | Algorithm::SlidingLog
-            | Algorithm::Concurrency => Counted::Sliding {
+            | Algorithm::Concurrency => WindowCount::Sliding {
                 steps: VecDeque::new(),
                 units: 0,
             },
@@ -63,7 +66,7 @@ impl BusiestWindow {
         Self {
             most: 0,
             latest: Timestamp::default(),
-            counted,
+            count,
         }
     }
 
@@ -74,8 +77,8 @@ impl BusiestWindow {
 
     pub(super) fn record(&mut self, limit: &Limit, at: Timestamp, units: u64) {
         self.latest = self.latest.max(at);
-        let now = match &mut self.counted {
-            Counted::Aligned {
+        let now = match &mut self.count {
+            WindowCount::Aligned {
                 start,
                 units: counted,
             } => {
@@ -86,7 +89,7 @@ impl BusiestWindow {
                 *counted = counted.saturating_add(units);
                 *counted
             }
-            Counted::Weighted {
+            WindowCount::Weighted {
                 number,
                 previous,
                 current,
@@ -98,11 +101,11 @@ impl BusiestWindow {
                     (*number, *current) = (this, 0);
                 }
                 *current = current.saturating_add(units);
-                let weighted = u128::from(*previous) * u128::from(window - elapsed);
-                let weighted = weighted.div_ceil(u128::from(window));
+                let covered = u128::from(*previous) * u128::from(window - elapsed);
+                let weighted = covered.div_ceil(u128::from(window));
                 current.saturating_add(u64::try_from(weighted).unwrap_or(u64::MAX))
             }
-            Counted::Sliding {
+            WindowCount::Sliding {
                 steps,
                 units: counted,
             } => {
@@ -113,7 +116,7 @@ impl BusiestWindow {
                         step.units = step.units.saturating_add(units);
                         step.last = at;
                     }
-                    _ => steps.push_back(Step {
+                    _ => steps.push_back(WindowStep {
                         number,
                         units,
                         last: at,
@@ -132,9 +135,10 @@ impl BusiestWindow {
 
 /// Returns the length of a sliding window. For a bucket, this is the time in which it fills.
 fn span(limit: &Limit) -> u64 {
-    match limit.algorithm().is_bucket() {
-        true => limit.rate().fill().ceil().max(1),
-        false => limit.window().get(),
+    if limit.algorithm().is_bucket() {
+        limit.rate().fill().ceil().max(1)
+    } else {
+        limit.window().get()
     }
 }
 
@@ -161,7 +165,7 @@ mod tests {
         for (millis, units) in requests {
             let at = Timestamp::from_micros(millis * 1_000).unwrap();
             window.record(limit, at, *units);
-            if let Counted::Sliding { steps, units } = &window.counted {
+            if let WindowCount::Sliding { steps, units } = &window.count {
                 assert!(steps.len() <= STEPS as usize + 1);
                 assert_eq!(*units, steps.iter().map(|step| step.units).sum::<u64>());
             }
