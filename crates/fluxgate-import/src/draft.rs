@@ -305,8 +305,8 @@ impl BandDraft {
         let limit = match self.window {
             BandWindow::Calendar(calendar) => Limit::calendar(self.capacity, calendar),
             BandWindow::Span(window) => {
-                let limit = Limit::builder(algorithm, self.capacity, window);
-                let limit = limit.shape(algorithm == Algorithm::LeakyBucket);
+                let limit = Limit::builder(algorithm, self.capacity, window)
+                    .shape(algorithm == Algorithm::LeakyBucket);
                 match self.refill {
                     Some(refill) => limit.refill(refill),
                     None => limit,

@@ -14,7 +14,7 @@ use fluxgate_core::yaml::{Fault, Faults};
 use fluxgate_core::{Algorithm, KeyPart, OnMissingKey, ValueMatch};
 
 use crate::draft::{BandDraft, Draft, MAX_UNITS, MAX_WINDOW, Remark, RuleDraft, RuleSetDraft};
-use crate::names::{UniqueNames, set_name};
+use crate::names::{UniqueNames, set_name, slug};
 use descriptors::{Descriptor, Limit};
 
 /// Reads a configuration.
@@ -82,10 +82,9 @@ impl<'d> RuleBuilder<'d> {
         // The groups of the keys that have rules with and without a value.
         let mut groups: HashMap<(&str, bool), Option<String>> = HashMap::new();
         for default in &without {
-            let siblings = siblings.get(default.key.as_str());
-            let mut siblings = siblings.into_iter().flatten();
+            let same_key = siblings.get(default.key.as_str());
             if let Some(Limit::Rate { .. }) = default.limit
-                && siblings.any(|(sibling, _)| sibling.replaces(default))
+                && same_key.is_some_and(|it| it.iter().any(|(it, _)| it.replaces(default)))
             {
                 groups.insert((&default.key, default.is_shadow), None);
             }
@@ -139,16 +138,11 @@ impl<'d> RuleBuilder<'d> {
         requests: u64,
         window: Duration,
     ) -> RuleDraft {
-        let words = path.iter().flat_map(|step| match step.value {
-            ExpectedValue::Exactly(value) => [step.key, value],
-            ExpectedValue::AnyExcept(_) => [step.key, ""],
-        });
-        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-        let id = self.ids.unique_id(&words.join("-"));
+        let id = self.ids.unique_id(&path_name(path));
         let denies = requests == 0;
         // A rule that denies what it matches decides before the others of its group, and no
-        // condition says that an attribute has another value than some, but has one. It has no
-        // place in a group of shadow rules either, of which only the first is to report.
+        // condition requires that an attribute has a value but none of these. It has no
+        // place in a group of shadow rules either, because only the first of those reports.
         let has_exceptions = path.iter().any(
             |step| matches!(&step.value, ExpectedValue::AnyExcept(values) if !values.is_empty()),
         );
@@ -233,17 +227,26 @@ impl Descriptor {
     }
 }
 
-/// Returns the name of the group of a path's last key.
-fn group_name(path: &[PathStep<'_>]) -> String {
-    let words = path
+/// Returns the keys and the expected values of a path, as one name.
+fn path_name(path: &[PathStep<'_>]) -> String {
+    let words: Vec<_> = path
         .iter()
-        .enumerate()
-        .flat_map(|(index, step)| match step.value {
-            ExpectedValue::Exactly(value) if index + 1 < path.len() => [step.key, value],
-            _ => [step.key, ""],
-        });
-    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-    crate::names::slug(&words.join("-"))
+        .flat_map(|step| match step.value {
+            ExpectedValue::Exactly(value) => [step.key, value],
+            ExpectedValue::AnyExcept(_) => [step.key, ""],
+        })
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.join("-")
+}
+
+/// Returns the name of the group of a path's last key, whatever its value.
+fn group_name(path: &[PathStep<'_>]) -> String {
+    let Some((last, before)) = path.split_last() else {
+        return String::new();
+    };
+    let name = path_name(before);
+    slug(&format!("{name}-{}", last.key))
 }
 
 /// The sets of keys that descriptors have.
@@ -271,11 +274,12 @@ impl<'d> KeySets<'d> {
 
     /// Returns the keys of larger sets that these keys are a part of.
     fn more_than(&self, keys: &BTreeSet<&'d str>) -> BTreeSet<&'d str> {
-        let rarest = keys.iter().filter_map(|key| self.by_key.get(key));
-        let rarest = rarest.min_by_key(|sets| sets.len());
-        let larger = rarest.into_iter().flatten();
-        let larger = larger.filter(|set| set.is_superset(keys));
-        larger
+        let sets_of_keys = keys.iter().filter_map(|key| self.by_key.get(key));
+        let rarest = sets_of_keys.min_by_key(|sets| sets.len());
+        rarest
+            .into_iter()
+            .flatten()
+            .filter(|set| set.is_superset(keys))
             .flat_map(|set| set.difference(keys).copied())
             .collect()
     }

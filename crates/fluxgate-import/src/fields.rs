@@ -157,8 +157,8 @@ pub(crate) fn whole_number(
     faults: &mut Faults,
 ) -> Option<u64> {
     let text = node.as_text().unwrap_or_default();
-    let number = parse_digits(text.strip_suffix(".0").unwrap_or(text));
-    let number = number.filter(|number| allowed.contains(number));
+    let digits = text.strip_suffix(".0").unwrap_or(text);
+    let number = parse_digits(digits).filter(|number| allowed.contains(number));
     if number.is_none() {
         let range = match allowed.into_inner() {
             (least, u64::MAX) => format!("of at least {least}"),

@@ -45,7 +45,7 @@ const CONDITIONS: [&str; 5] = [
     "headerPresent",
 ];
 
-/// What MongoDB and the REST API add, and texts for people.
+/// The fields that MongoDB and the REST API add, and texts for people.
 const IRRELEVANT: [&str; 6] = [
     "_id",
     "_class",
@@ -164,8 +164,8 @@ impl DocumentReader<'_> {
     fn document(&mut self, node: &Node, default_set: &str) {
         let fields = Fields::read(node, "a rule", self.faults);
         let line = node.position.line;
-        let set = fields.first_text(&["ruleSetId", "ruleSetIdOrNull"], self.faults);
-        let set = set_name(set.unwrap_or(default_set));
+        let own_set = fields.first_text(&["ruleSetId", "ruleSetIdOrNull"], self.faults);
+        let set = set_name(own_set.unwrap_or(default_set));
         let Some(id) = fields.text("id", self.faults) else {
             self.faults.add(node.position, "a rule needs an `id`");
             return;
@@ -181,11 +181,12 @@ impl DocumentReader<'_> {
         ];
         let policy = fields.one_of("onLimitExceedPolicy", &policies, self.faults);
         rule.max_wait = policy.flatten();
-        let nested = fields.get("matcher");
-        let nested = nested.map(|node| Fields::read(node, "`matcher`", self.faults));
-        let read = match &nested {
-            Some(nested) => {
-                let unread = nested.unread("`matcher`", &CONDITIONS, &[]);
+        let matcher = fields
+            .get("matcher")
+            .map(|node| Fields::read(node, "`matcher`", self.faults));
+        let read = match &matcher {
+            Some(matcher) => {
+                let unread = matcher.unread("`matcher`", &CONDITIONS, &[]);
                 rule.remarks.extend(unread);
                 [&READ[..], &["matcher"]].concat()
             }
@@ -193,7 +194,7 @@ impl DocumentReader<'_> {
         };
         let unread = fields.unread("a rule", &read, &IRRELEVANT);
         rule.remarks.extend(unread);
-        let has_conditions = self.conditions(nested.as_ref().unwrap_or(&fields), &mut rule, id);
+        let has_conditions = self.conditions(matcher.as_ref().unwrap_or(&fields), &mut rule, id);
         self.attributes(&fields, &mut rule);
         for name in ["allowedKeys", "deniedKeys"] {
             if !fields.list(name, self.faults).is_empty() {
@@ -209,8 +210,8 @@ impl DocumentReader<'_> {
         let bands = self.bands(&fields, node);
         let allowed = self.addresses(&fields, "allowedIps");
         let denied = self.addresses(&fields, "deniedIps");
-        let index = self.sets.iter().position(|it| it.name == set);
-        let index = index.unwrap_or_else(|| {
+        let known = self.sets.iter().position(|it| it.name == set);
+        let index = known.unwrap_or_else(|| {
             self.sets.push(PendingSet {
                 name: set.clone(),
                 line,
@@ -252,8 +253,9 @@ impl DocumentReader<'_> {
             Some("PER_IP") => vec![KeyPart::Ip],
             Some("PER_USER") => vec![KeyPart::User],
             Some("CUSTOM") => {
-                let strategy = fields.text("keyStrategyId", self.faults);
-                let strategy = strategy.unwrap_or_default();
+                let strategy = fields
+                    .text("keyStrategyId", self.faults)
+                    .unwrap_or_default();
                 if strategy.is_empty() {
                     let text = "`scope: CUSTOM` needs a `keyStrategyId`";
                     self.faults.add(fields.position, text);

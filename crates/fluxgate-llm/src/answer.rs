@@ -17,7 +17,7 @@ pub(crate) fn read_event(api: Api, data: &[u8]) -> Result<AnswerFacts, JsonFault
     })
 }
 
-/// Reads an answer that is no stream.
+/// Reads an answer that is not a stream.
 pub(crate) fn read_body(api: Api, body: &[u8]) -> Result<AnswerFacts, JsonFault> {
     read(body, |reader| match api {
         Api::ChatCompletions | Api::Completions | Api::Embeddings => choices::read(api, reader),

@@ -15,7 +15,7 @@ pub enum Api {
     Messages,
 }
 
-/// What paths end with. The first that matches counts.
+/// The endings of paths. The first that matches counts.
 const ENDINGS: [(&str, Api); 5] = [
     ("/chat/completions", Api::ChatCompletions),
     ("/completions", Api::Completions),

@@ -19,7 +19,7 @@ pub enum RequestError {
     NotJson {
         /// How many bytes precede the fault.
         at: usize,
-        /// What should stand there.
+        /// The expected syntax.
         expected: &'static str,
     },
     /// The body is nested too deep.

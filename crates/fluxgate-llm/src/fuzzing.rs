@@ -32,8 +32,8 @@ pub fn llm_answer(bytes: &[u8]) {
         AnswerFormat::Events
     };
     let body = br#"{"prompt":"abc","stream":true}"#;
-    let request = Request::read(api(*letter), body, Reserve::default());
-    let request = request.expect("the request is valid");
+    let request =
+        Request::read(api(*letter), body, Reserve::default()).expect("the request is valid");
     let whole = run(&request, format, answer, usize::MAX);
     assert_eq!(
         run(&request, format, answer, usize::from(*size).max(1)),
@@ -49,7 +49,7 @@ pub fn llm_answer(bytes: &[u8]) {
 
 /// Takes the body of a request after a letter for its API.
 ///
-/// What is sent for it is read alike, keeps to the bound, and asks for usage in streams.
+/// The rewritten body counts the same, keeps to the bound, and asks for usage in streams.
 pub fn llm_request(bytes: &[u8]) {
     let Some((letter, body)) = bytes.split_first() else {
         return;

@@ -166,7 +166,7 @@ impl Media {
         }
     }
 
-    /// Returns the tokens of media whose JSON has so many bytes.
+    /// Returns the tokens of media whose JSON has `bytes` bytes.
     fn tokens(self, bytes: u64) -> u64 {
         match self {
             Self::Image => IMAGE_TOKENS,

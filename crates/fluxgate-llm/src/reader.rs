@@ -19,7 +19,7 @@ pub(crate) const MAX_DEPTH: usize = 128;
 /// Why a text could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonFault {
-    /// Something else stands where `expected` should.
+    /// Expected something else at this position.
     Syntax { at: usize, expected: &'static str },
     /// The text is nested deeper than [`MAX_DEPTH`].
     TooDeep { at: usize },

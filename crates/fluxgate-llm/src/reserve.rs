@@ -13,7 +13,7 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// Returns the number of tokens that so many bytes of text count as.
+    /// Returns the number of tokens that `bytes` bytes of text count as.
     pub(crate) fn tokens_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.prompt_bytes_per_token.get().into())
     }

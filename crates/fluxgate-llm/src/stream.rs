@@ -105,8 +105,8 @@ fn has_choice(event: &[u8]) -> bool {
     let mut found = memmem::find_iter(event, name);
     found.any(|at| {
         let after = event[at + name.len()..].iter();
-        let mut after = after.filter(|byte| !byte.is_ascii_whitespace());
-        [b':', b'[', b'{'].iter().eq(after.by_ref().take(3))
+        let significant = after.filter(|byte| !byte.is_ascii_whitespace());
+        significant.take(3).eq(b":[{")
     })
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn whole_number(
     member: &'static str,
     reader: &mut Reader<'_>,
 ) -> Result<(Range<usize>, Option<u64>), RequestError> {
-    // There are no 0 completions, and some servers take 0 tokens for no bound.
+    // A request needs a completion, and some servers take 0 tokens for no bound.
     let expected = "a whole number from 1 to 1000000000";
     let kind = reader.kind()?;
     let start = reader.position();

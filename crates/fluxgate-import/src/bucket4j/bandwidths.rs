@@ -59,8 +59,8 @@ impl Bandwidth {
         let refill = number("refillcapacity", "refill-capacity", faults);
         let initial = number("initialcapacity", "initial-capacity", faults);
         let unit = fields.get("unit").map(|unit| {
-            let given = unit.as_text().unwrap_or_default();
-            let given = given.to_ascii_lowercase().replace('-', "_");
+            let written = unit.as_text().unwrap_or_default();
+            let given = written.to_ascii_lowercase().replace('-', "_");
             match UNITS.iter().find(|(name, _)| *name == given) {
                 Some((_, length)) => Some(*length),
                 None => unit.one_of("`unit`", &UNITS, faults),

@@ -17,7 +17,7 @@ pub(super) enum AddOutcome {
 }
 
 impl Condition {
-    /// Adds the condition to those of a rule, if a rule can have both.
+    /// Adds the condition to a rule, if the rule can have it as well.
     pub(super) fn add_to(self, conditions: &mut Conditions) -> AddOutcome {
         match self {
             Self::Methods(methods) if conditions.methods.is_empty() => {

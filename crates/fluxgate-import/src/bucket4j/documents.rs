@@ -20,11 +20,11 @@ impl Document {
         };
         let fields = node.map("a configuration", faults);
         let (_, _, settings) = fields.into_iter().find(|(name, ..)| *name == "bucket4j")?;
-        let profile = ["spring.config.activate.on-profile", "spring.profiles"];
-        let mut profile = profile.into_iter().filter_map(|path| property(node, path));
+        let paths = ["spring.config.activate.on-profile", "spring.profiles"];
+        let profile = |path| property(node, path).and_then(texts);
         Some(Self {
             line: node.position.line,
-            profile: profile.find_map(texts),
+            profile: paths.into_iter().find_map(profile),
             settings: settings.clone(),
         })
     }

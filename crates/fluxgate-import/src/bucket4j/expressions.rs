@@ -92,10 +92,11 @@ pub(super) fn predicate(name: &str, argument: &str) -> Option<Condition> {
     let argument = argument.trim();
     match name {
         "METHOD" => {
-            let methods = argument
+            let methods: Vec<_> = argument
                 .split(',')
-                .map(|method| method.trim().to_ascii_uppercase());
-            let methods: Vec<_> = methods.filter(|method| !method.is_empty()).collect();
+                .map(|method| method.trim().to_ascii_uppercase())
+                .filter(|method| !method.is_empty())
+                .collect();
             (!methods.is_empty()).then_some(Condition::Methods(methods))
         }
         "PATH" if !argument.contains(',') => path_patterns::ant(argument).map(Condition::Path),

@@ -329,7 +329,7 @@ impl FilterReader<'_> {
     }
 }
 
-/// What all rate limits of a filter have in common.
+/// The settings that all rate limits of a filter share.
 struct Filter {
     name: String,
     group: Option<String>,

@@ -264,13 +264,12 @@ impl<'n> Entities<'n> {
 
     /// Returns the length of the longest path of a plugin's routes.
     pub(super) fn longest_path(&self, plugin: &Plugin<'_>) -> usize {
-        let routes = self.routes.iter().enumerate();
-        let routes = routes.filter(|(index, route)| match plugin.route {
-            Some(bound) => *index == bound,
-            None => plugin.service.is_some() && route.service == plugin.service,
-        });
-        let lengths = routes.filter_map(|(_, route)| route.longest());
-        lengths.max().unwrap_or(0)
+        if let Some(bound) = plugin.route {
+            return self.routes[bound].longest().unwrap_or(0);
+        }
+        let is_bound = |route: &&Route| plugin.service.is_some() && route.service == plugin.service;
+        let routes = self.routes.iter().filter(is_bound);
+        routes.filter_map(Route::longest).max().unwrap_or(0)
     }
 
     /// Returns a name for the rule of a plugin.

@@ -65,7 +65,7 @@ const IRRELEVANT: [&str; 15] = [
     "redis_username",
 ];
 
-/// The settings of a plugin, as far as a rule can have them.
+/// The settings of a plugin that a rule can have.
 #[derive(Debug)]
 pub(super) struct Settings {
     algorithm: Algorithm,
@@ -77,7 +77,7 @@ pub(super) struct Settings {
     remarks: Vec<Remark>,
 }
 
-/// What requests are counted by.
+/// The part of a request that a plugin counts by.
 #[derive(Debug)]
 pub(super) enum Identifier {
     Consumer,

@@ -60,8 +60,8 @@ impl Route {
         if let Some(headers) = fields.get("headers") {
             let headers = Fields::read(headers, "`headers`", faults);
             for (header, line) in headers.names() {
-                let values = headers.texts(header, faults).into_iter();
-                let values: Vec<_> = values.map(|(value, _)| value).collect();
+                let texts = headers.texts(header, faults).into_iter();
+                let values: Vec<_> = texts.map(|(value, _)| value).collect();
                 let is_regex = values.iter().any(|value| value.starts_with("~*"));
                 if is_regex || values.is_empty() || header.eq_ignore_ascii_case("host") {
                     route.ignore(&format!("the header `{header}`"), line);

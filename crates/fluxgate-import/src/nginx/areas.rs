@@ -7,7 +7,7 @@
 use super::limits::ZoneUse;
 use crate::path_patterns::{self, Anchors};
 
-/// A location, or what remains of a server.
+/// A location, or the server outside of its locations.
 #[derive(Debug)]
 pub(super) struct Area {
     pub(super) line: usize,
@@ -48,10 +48,9 @@ impl Area {
         let (modifier, text) = match *arguments {
             [modifier, text] => (modifier, text),
             [glued] => {
-                let modifiers = ["=", "~*", "~", "^~"].into_iter();
-                let mut modifiers = modifiers.filter(|it| glued.starts_with(it));
-                let modifier = modifiers.next().unwrap_or_default();
-                (modifier, &glued[modifier.len()..])
+                let modifiers = ["=", "~*", "~", "^~"];
+                let modifier = modifiers.into_iter().find(|it| glued.starts_with(it));
+                glued.split_at(modifier.unwrap_or_default().len())
             }
             _ => return None,
         };
@@ -60,11 +59,10 @@ impl Area {
             "" => (Kind::Prefix, one(path_patterns::prefix(text))),
             "^~" => (Kind::FinalPrefix, one(path_patterns::prefix(text))),
             "=" => (Kind::Exact, one(path_patterns::literal(text))),
-            "~" => {
-                let found = path_patterns::regex(text, Anchors::None);
-                let found = found.map_or((None, false), |it| (Some(it.patterns), !it.is_exact));
-                (Kind::Regex, found)
-            }
+            "~" => match path_patterns::regex(text, Anchors::None) {
+                Some(found) => (Kind::Regex, (Some(found.patterns), !found.is_exact)),
+                None => (Kind::Regex, (None, false)),
+            },
             "~*" => (Kind::Regex, (None, false)),
             _ => return None,
         };
@@ -78,7 +76,7 @@ impl Area {
         })
     }
 
-    /// Returns the area as one whose paths no pattern matches.
+    /// Returns the area without patterns, so that no rule covers its paths.
     pub(super) fn without_patterns(self) -> Self {
         Self {
             patterns: None,

@@ -9,7 +9,7 @@ use super::parse::{Directive, Word};
 use crate::draft::{BandDraft, MAX_UNITS, MAX_WINDOW, Remark, RuleDraft, largest_capacity};
 use crate::fields::parse_digits;
 
-/// A zone: what requests are counted by, and how fast.
+/// A zone: the key that requests are counted by, and their rate.
 #[derive(Debug)]
 pub(super) struct Zone {
     pub(super) line: usize,

@@ -12,7 +12,7 @@ pub(super) struct Server {
     pub(super) name: String,
     /// Its other names.
     pub(super) aliases: Vec<String>,
-    /// What remains of the server, then its locations.
+    /// The server outside of its locations, then its locations.
     pub(super) areas: Vec<Area>,
 }
 

@@ -54,8 +54,8 @@ pub(super) fn read(
             lost.append(&mut remarks);
             continue;
         };
-        let index = parts.iter().position(|part| part.algorithm == algorithm);
-        let index = index.unwrap_or_else(|| {
+        let known = parts.iter().position(|part| part.algorithm == algorithm);
+        let index = known.unwrap_or_else(|| {
             parts.push(AlgorithmBands {
                 algorithm,
                 bands: Vec::new(),

@@ -5,8 +5,8 @@ use crate::api::Api;
 use crate::reader::{JsonFault, Reader};
 use crate::usage::ReportedUsage;
 
-/// Reads an answer or an event. Some servers send `delta` and, as far as it has grown,
-/// `message` side by side.
+/// Reads an answer or an event. Some servers send both `delta` and `message`, which is all text
+/// so far.
 pub(super) fn read(api: Api, reader: &mut Reader<'_>) -> Result<AnswerFacts, JsonFault> {
     let mut facts = AnswerFacts::default();
     let mut choices = None;
