@@ -18,7 +18,7 @@ use bytes::Bytes;
 use fluxgate_core::Decision;
 use fluxgate_http::server::{
     Buffers, ClientStream, INPUT, Listener, Origin, close_gracefully, request_id, wall_clock,
-    write_date,
+    write_date, write_header, write_number, write_status,
 };
 use fluxgate_http::{LimitHeaders, RequestHead as _};
 use http::StatusCode;
@@ -32,7 +32,7 @@ use crate::forward::{ForwardOutcome, UpstreamResponse};
 use crate::gateway::{Engine, Gateway};
 use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::upstream::pool;
-use crate::upstream_request::{RequestOptions, write_header};
+use crate::upstream_request::RequestOptions;
 use client::Client;
 pub(crate) use request::FastRequest;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -269,14 +269,9 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
     ) -> ConnectionFate {
         let is_last = self.client.is_last || self.client.closing.is_cancelled();
         out.clear();
-        out.extend_from_slice(b"HTTP/1.1 ");
-        out.extend_from_slice(status.as_str().as_bytes());
-        out.push(b' ');
-        out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-        out.extend_from_slice(b"\r\n");
+        write_status(out, status);
         write_header(out, "content-type", content_type);
-        let mut digits = itoa::Buffer::new();
-        write_header(out, "content-length", digits.format(body.len()).as_bytes());
+        write_number(out, "content-length", body.len());
         write_date(wall_clock(), out);
         write_end_of_head(out, limit_headers, origin, is_last);
         if request.method != "HEAD" {

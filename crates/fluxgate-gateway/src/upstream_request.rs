@@ -1,6 +1,6 @@
 //! Writes the head of a request as an upstream gets it.
 
-use fluxgate_http::server::{Origin, request_id};
+use fluxgate_http::server::{Origin, request_id, write_header};
 use fluxgate_http::{RequestHead, are_alike, imitates_proxy_header, is_plain_name};
 use smallvec::SmallVec;
 
@@ -174,14 +174,6 @@ fn write_cookies(out: &mut Vec<u8>, head: &impl RequestHead) {
         out.extend_from_slice(if index > 0 { b"; " } else { b"" });
         out.extend_from_slice(line);
     }
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Appends a header line.
-pub(crate) fn write_header(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 

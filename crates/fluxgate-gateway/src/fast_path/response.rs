@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use fluxgate_core::Decision;
 use fluxgate_http::LimitHeaders;
-use fluxgate_http::server::{ClientStream, request_id, wall_clock, write_date};
+use fluxgate_http::server::{
+    ClientStream, request_id, wall_clock, write_date, write_header, write_status_line,
+};
 
 use super::client::Client;
 use crate::exchange::{ChunkDecoder, Framing, ResponseHead};
 use crate::upstream::UpstreamStream;
-use crate::upstream_request::write_header;
 
 /// The size of a read of a long body.
 pub(super) const LONG_READ: usize = 64 * 1024;
@@ -29,11 +30,7 @@ pub(crate) fn write_head(
     is_resized: bool,
     limit_headers: &LimitHeaders<Decision>,
 ) {
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(itoa::Buffer::new().format(head.status).as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(head.reason.as_bytes());
-    out.extend_from_slice(b"\r\n");
+    write_status_line(out, head.status, head.reason);
     for (name, value) in &head.headers {
         let is_wrong = is_resized && name.eq_ignore_ascii_case("content-length");
         if !is_wrong && !is_replaced(name, limit_headers) {

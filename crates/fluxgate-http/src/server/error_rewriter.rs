@@ -12,7 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::closing::DRAIN_TIMEOUT;
-use crate::problem::Problem;
+use super::head::{write_header, write_number, write_status};
+use super::request_id;
+use crate::problem::{PROBLEM_JSON, Problem};
 
 /// The size of a read.
 const SCRATCH: usize = 16 * 1024;
@@ -215,18 +217,16 @@ fn library_error(bytes: &[u8]) -> Option<StatusCode> {
 }
 
 /// Returns the whole response for `problem`, which closes the connection.
-pub fn closing_response(problem: &Problem, request_id: &str) -> Vec<u8> {
-    let status = problem.status();
+pub fn closing_response(problem: &Problem, id: &str) -> Vec<u8> {
     let mut body = Vec::new();
     problem.write(&mut body);
-    let head = format!(
-        "HTTP/1.1 {} {}\r\ncontent-type: application/problem+json\r\nx-request-id: {request_id}\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n",
-        status.as_u16(),
-        status.canonical_reason().unwrap_or_default(),
-        body.len()
-    );
-    let mut response = head.into_bytes();
+    let mut response = Vec::new();
+    write_status(&mut response, problem.status());
+    write_header(&mut response, "content-type", PROBLEM_JSON.as_bytes());
+    write_header(&mut response, request_id::NAME, id.as_bytes());
+    write_header(&mut response, "connection", b"close");
+    write_number(&mut response, "content-length", body.len());
+    response.extend_from_slice(b"\r\n");
     response.append(&mut body);
     response
 }

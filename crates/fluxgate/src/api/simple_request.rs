@@ -1,9 +1,11 @@
 //! Answers checks and releases on the fast path, from bytes to bytes.
 
 use fluxgate_core::Decision;
-use fluxgate_core::json::JsonWriter;
-use fluxgate_http::Problem;
-use fluxgate_http::server::{Listener, Origin, STATUS, wall_clock, write_date};
+use fluxgate_http::server::{
+    Listener, Origin, STATUS, request_id, wall_clock, write_date, write_header, write_number,
+    write_status,
+};
+use fluxgate_http::{PROBLEM_JSON, Problem};
 
 use super::body;
 use super::check::CheckRequest;
@@ -55,11 +57,7 @@ pub(super) async fn answer_request(
                 write_decision(json, &decision, DecisionForm::Decision);
                 api.headers.write_text(&decision, out);
                 if let Some(status) = decision.forbidden_status() {
-                    let mut head = JsonWriter(out);
-                    head.text(STATUS.as_str());
-                    head.text(": ");
-                    head.number(status.into());
-                    head.text("\r\n");
+                    write_number(out, STATUS.as_str(), status.into());
                 }
             }
             write_date(now, out);
@@ -70,31 +68,22 @@ pub(super) async fn answer_request(
             origin.request_id();
             problem.write(json);
             let status = problem.status();
-            let mut head = JsonWriter(out);
-            head.text("HTTP/1.1 ");
-            head.number(status.as_u16().into());
-            head.text(" ");
-            head.text(status.canonical_reason().unwrap_or_default());
-            head.text("\r\ncontent-type: application/problem+json\r\n");
+            write_status(out, status);
+            write_header(out, "content-type", PROBLEM_JSON.as_bytes());
             write_date(wall_clock(), out);
             status.as_u16()
         }
     };
     let telemetry = api.engine.telemetry();
     telemetry.record_response(Listener::Api, status, || &origin);
-    let mut head = JsonWriter(out);
     if let Some(id) = origin.into_id() {
-        head.text("x-request-id: ");
-        // Received and generated ids are ASCII.
-        head.text(id.to_str().unwrap_or_default());
-        head.text("\r\n");
+        write_header(out, request_id::NAME, id.as_bytes());
     }
     if is_last {
-        head.text("connection: close\r\n");
+        write_header(out, "connection", b"close");
     }
-    head.text("content-length: ");
-    head.number(json.len() as u64);
-    head.text("\r\n\r\n");
+    write_number(out, "content-length", json.len());
+    out.extend_from_slice(b"\r\n");
     out.extend_from_slice(json);
 }
 
