@@ -2,6 +2,7 @@
 
 mod client;
 mod explain;
+mod files;
 mod import;
 mod output;
 mod request;

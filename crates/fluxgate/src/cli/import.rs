@@ -1,11 +1,11 @@
 //! `fluxgate import`: converts the configuration of another rate limiter.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fluxgate_import::{Format, ImportError, Imported, import};
 
+use crate::cli::files::is_same_file;
 use crate::cli::{Exit, Failure, print, print_message};
 use crate::config::rule_file;
 
@@ -63,17 +63,10 @@ fn write(imported: &Imported, arguments: &Arguments) -> Result<(), Failure> {
     let failure = |problem: &dyn std::fmt::Display| {
         Failure::new(Exit::Io, format!("{}: {problem}", output.display()))
     };
-    if is_same_file(&arguments.file, output) {
+    if is_same_file(output, fs::metadata(&arguments.file)) {
         return Err(failure(&"would be overwritten; name another output"));
     }
     fs::write(output, &imported.text).map_err(|error| failure(&error))
-}
-
-fn is_same_file(first: &Path, second: &Path) -> bool {
-    match (fs::metadata(first), fs::metadata(second)) {
-        (Ok(first), Ok(second)) => (first.dev(), first.ino()) == (second.dev(), second.ino()),
-        _ => false,
-    }
 }
 
 fn summary(imported: &Imported, path: &Path) -> String {

@@ -4,11 +4,11 @@ use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::report_file::ReportFile;
-use crate::cli::{Exit, Failure};
+use crate::cli::files::is_same_file;
+use crate::failure::{Exit, Failure};
 
 /// The recorded requests.
 pub(super) struct Input {
@@ -91,17 +91,6 @@ fn refuse_sources(path: &Path, sources: &[&Path]) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Returns whether a path leads to the file with this metadata, by whatever path,
-/// link or redirection.
-fn is_same_file(path: &Path, other: io::Result<Metadata>) -> bool {
-    let id = |metadata: &Metadata| (metadata.dev(), metadata.ino());
-    let (Ok(file), Ok(other)) = (fs::metadata(path), other) else {
-        return false;
-    };
-    // Writing to a terminal or a device destroys nothing that is still to be read.
-    file.is_file() && id(&file) == id(&other)
 }
 
 fn metadata_of(stream: &impl AsFd) -> io::Result<Metadata> {
