@@ -40,6 +40,7 @@ pub(crate) use state::ApiState;
 
 use crate::console;
 use response::json_response;
+use state::SharedState;
 
 /// The OpenAPI document. Tests compare it with the service.
 static OPENAPI: LazyLock<String> = LazyLock::new(|| {
@@ -91,11 +92,7 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
 /// Refuses requests that change something if they come from a page of another site. Read
 /// requests pass. So does `GET /v1/forward_auth`, although it charges: a proxy copies its
 /// client's headers there, and pages cannot send the headers that it needs.
-async fn refuse_cross_origin(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-    next: Next,
-) -> Response {
+async fn refuse_cross_origin(State(api): SharedState, request: Request, next: Next) -> Response {
     if request.method().is_safe() {
         return next.run(request).await;
     }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -16,8 +15,8 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::body;
 use super::decision_json::{DecisionForm, write_decision};
-use super::response::{JSON, json_response};
-use super::state::ApiState;
+use super::response::{ApiResult, JSON, json_response};
+use super::state::{ApiState, SharedState};
 use crate::engine::EngineError;
 use crate::hold_span::{HoldText, parse_hold_span};
 
@@ -37,10 +36,7 @@ const FIELDS: [&str; 15] = concat_names(&[
 ]);
 
 /// Decides one request. Simple checks take the [fast path](super::fast_path) instead.
-pub(super) async fn check(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn check(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     let origin = Origin::with_headers(Listener::Api, &head.headers);
     let options = StatusOptions::read(head.uri.query())?;
@@ -67,10 +63,7 @@ pub(super) async fn check(
 }
 
 /// Decides several requests, each on its own, in order.
-pub(super) async fn batch(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn batch(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
     let Batch { checks } = body::parse(&body)?;

@@ -1,9 +1,6 @@
 //! `POST /v1/consume`: one bucket, whose parameters may come with the call.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
-use axum::response::Response;
 use fluxgate_core::json::{JsonWriter, Text, whole_number};
 use fluxgate_core::store::{Micros, Retry};
 use fluxgate_core::{AdHocDecision, AdHocKey, Band, Decision, HoldId, Outcome};
@@ -14,8 +11,8 @@ use serde_json::value::RawValue;
 use super::body;
 use super::body::missing;
 use super::identity::Identity;
-use super::response::json_response;
-use super::state::ApiState;
+use super::response::{ApiResult, json_response};
+use super::state::SharedState;
 
 mod rate;
 
@@ -73,10 +70,7 @@ struct ConsumeResponse {
 }
 
 /// Charges a bucket.
-pub(super) async fn consume(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn consume(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
     let call: ConsumeRequest<'_> = body::parse(&body)?;

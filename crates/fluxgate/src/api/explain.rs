@@ -1,10 +1,7 @@
 //! `POST /v1/explain`: why a request is decided as it is. `fluxgate explain` does the same
 //! without a server.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
-use axum::response::Response;
 use fluxgate_core::store::Micros;
 use fluxgate_core::task::ready;
 use fluxgate_core::text::duration_text;
@@ -18,16 +15,13 @@ use serde::Serialize;
 use super::body;
 use super::check::{CheckRequest, only_rule_set};
 use super::decision_json::{DecisionForm, units_on_lease, write_decision};
-use super::response::json_response;
-use super::state::ApiState;
+use super::response::{ApiResult, json_response};
+use super::state::SharedState;
 use crate::admin::Role;
 use crate::engine::{EngineError, REDACTED};
 
 /// Explains the decision about a request without charging it.
-pub(super) async fn explain(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn explain(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let body = body::read(&head.headers, body).await?;

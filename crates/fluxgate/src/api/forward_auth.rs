@@ -3,7 +3,6 @@
 mod forwarded;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -20,7 +19,8 @@ use http::{HeaderValue, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::state::ApiState;
+use super::response::ApiResult;
+use super::state::{ApiState, SharedState};
 use crate::engine::{Engine, EngineError, EngineHandler, Filters};
 use forwarded::{ForwardedRequest, ambiguous};
 
@@ -28,7 +28,7 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Decides the request of a proxy's client. If the proxy disconnects while a request
 /// waits, its units and its wait permit are released.
-pub(super) async fn forward_auth(State(api): State<Arc<ApiState>>, request: Request) -> Response {
+pub(super) async fn forward_auth(State(api): SharedState, request: Request) -> Response {
     let (head, body) = request.into_parts();
     // The body is not used. It may even never arrive, because some proxies copy the
     // client's `Content-Length`: then the connection cannot be reused.
@@ -61,7 +61,7 @@ async fn disconnected(body: Body) {
     }
 }
 
-async fn decide(api: &ApiState, head: &Parts) -> Result<Response, Problem> {
+async fn decide(api: &ApiState, head: &Parts) -> ApiResult {
     let options = ForwardAuthOptions::read(head.uri.query().unwrap_or_default())?;
     let filter = options.filter(&api.filters)?;
     let forwarded = ForwardedRequest::read(&head.headers)?;

@@ -1,14 +1,12 @@
 //! `GET /livez`, `/readyz` and `/metrics`.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use fluxgate_http::Problem;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
-use super::state::ApiState;
+use super::state::SharedState;
 
 const PROMETHEUS: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -19,7 +17,7 @@ pub(super) async fn livez() -> &'static str {
 }
 
 /// Reports whether the service can answer checks.
-pub(super) async fn readyz(State(api): State<Arc<ApiState>>) -> Result<&'static str, Problem> {
+pub(super) async fn readyz(State(api): SharedState) -> Result<&'static str, Problem> {
     let reason = if api.engine.is_stopping() {
         "the service is shutting down"
     } else if api.engine.rules().is_none() {
@@ -33,7 +31,7 @@ pub(super) async fn readyz(State(api): State<Arc<ApiState>>) -> Result<&'static 
 }
 
 /// Returns the metrics in the Prometheus text format.
-pub(super) async fn metrics(State(api): State<Arc<ApiState>>) -> Response {
+pub(super) async fn metrics(State(api): SharedState) -> Response {
     let mut response = api
         .engine
         .telemetry()

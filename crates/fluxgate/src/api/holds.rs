@@ -4,10 +4,8 @@
 //! No token is needed: the id alone permits a caller to end the hold or the reservation.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::Response;
 use fluxgate_core::json::{JsonWriter, Text, Texts, whole_number};
 use fluxgate_core::{HoldId, Settled, Settlement};
 use fluxgate_http::Problem;
@@ -16,8 +14,8 @@ use serde_json::value::RawValue;
 
 use super::body;
 use super::body::missing;
-use super::response::json_response;
-use super::state::ApiState;
+use super::response::{ApiResult, json_response};
+use super::state::SharedState;
 use crate::engine::Engine;
 use crate::hold_span::{HoldText, parse_hold_span};
 
@@ -62,10 +60,7 @@ struct CancelRequest<'a> {
 }
 
 /// Settles a hold with the real cost.
-pub(super) async fn settle(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn settle(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
     let call: SettleRequest<'_> = body::parse(&body)?;
@@ -95,10 +90,7 @@ pub(super) async fn settle(
 
 /// Releases a hold: its slots are free, and its units return. Simple requests take the
 /// [fast path](super::fast_path) instead.
-pub(super) async fn release(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn release(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
     let mut json = Vec::with_capacity(64);
@@ -119,10 +111,7 @@ pub(super) async fn release_hold(
 }
 
 /// Cancels the reservation of a check whose request will not be made.
-pub(super) async fn cancel(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn cancel(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
     let call: CancelRequest<'_> = body::parse(&body)?;
@@ -137,10 +126,7 @@ pub(super) async fn cancel(
 }
 
 /// Extends holds.
-pub(super) async fn renew(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn renew(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
     let call: RenewRequest<'_> = body::parse(&body)?;

@@ -1,17 +1,16 @@
 //! `GET /v1/live`: the counts of each second.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_http::Problem;
 use futures_util::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
-use super::state::ApiState;
+use super::response::ApiResult;
+use super::state::SharedState;
 use crate::admin::Role;
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -19,10 +18,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Sends server-sent events until the client disconnects, loses its permission or the service
 /// closes.
-pub(super) async fn live(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn live(State(api): SharedState, request: Request) -> ApiResult {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let viewer = api.live.add_viewer();

@@ -3,23 +3,19 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::Response;
 use fluxgate_core::{KeyPart, RuleSet, RuleSets};
 use fluxgate_http::Problem;
 use serde_json::{Map, Value, json};
 
 use super::pseudonyms::Pseudonyms;
 use super::query;
-use super::response::json_response;
-use super::state::ApiState;
+use super::response::{ApiResult, json_response};
+use super::state::SharedState;
 use crate::admin::Role;
 use crate::telemetry::{MAX_RECENT, RecentRequest};
 
 /// Returns the recorded requests, the oldest first.
-pub(super) async fn recent(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn recent(State(api): SharedState, request: Request) -> ApiResult {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let most = read_most(head.uri.query().unwrap_or_default())?;

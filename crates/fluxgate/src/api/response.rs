@@ -9,6 +9,9 @@ use http::{HeaderValue, StatusCode};
 
 use crate::engine::EngineError;
 
+/// The answer of a handler.
+pub(super) type ApiResult = Result<Response, Problem>;
+
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 pub(super) fn json_response(body: impl Into<Body>) -> Response {

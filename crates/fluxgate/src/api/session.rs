@@ -1,22 +1,15 @@
 //! `GET /v1/session`: who the caller is, and what this instance offers.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
-use axum::response::Response;
-use fluxgate_http::Problem;
 use serde_json::json;
 
-use super::response::json_response;
-use super::state::ApiState;
+use super::response::{ApiResult, json_response};
+use super::state::SharedState;
 use crate::admin::Role;
 use crate::reload::SourceInfo;
 
 /// Returns the caller's role and what the console can offer.
-pub(super) async fn session(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn session(State(api): SharedState, request: Request) -> ApiResult {
     let (head, _) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Viewer)?;
     let source = &api.admin.reloader.source;

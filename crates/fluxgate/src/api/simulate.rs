@@ -1,9 +1,6 @@
 //! `POST /v1/simulate`: what rules would decide, without touching the store.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
-use axum::response::Response;
 use fluxgate_core::json::Text;
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::{RuleSets, RulesError};
@@ -14,8 +11,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::body;
-use super::response::json_response;
-use super::state::ApiState;
+use super::response::{ApiResult, json_response};
+use super::state::SharedState;
 use super::validate::read_rules;
 use crate::admin::Role;
 use crate::engine::EngineError;
@@ -41,10 +38,7 @@ struct SimulateRequest<'a> {
 }
 
 /// Decides events by rules in the body, or by the active ones.
-pub(super) async fn simulate(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn simulate(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let body = body::read_up_to(MAX_BYTES, &head.headers, body).await?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use fluxgate_http::HeaderFamilies;
 use tokio_util::sync::CancellationToken;
 
@@ -10,6 +11,9 @@ use crate::admin::AdminAccess;
 use crate::engine::{Engine, Filters};
 use crate::instances::Instances;
 use crate::live::LiveFeed;
+
+/// The state as handlers extract it.
+pub(super) type SharedState = State<Arc<ApiState>>;
 
 /// The state that the handlers share.
 #[derive(Debug)]

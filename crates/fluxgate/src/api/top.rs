@@ -1,19 +1,17 @@
 //! `GET /v1/top`: the heaviest identities of the last minute.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::response::Response;
 use fluxgate_core::rules::values::parse_duration;
 use fluxgate_http::Problem;
 use serde_json::json;
 
 use super::pseudonyms::Pseudonyms;
 use super::query;
-use super::response::json_response;
-use super::state::ApiState;
+use super::response::{ApiResult, json_response};
+use super::state::SharedState;
 use crate::admin::Role;
 use crate::telemetry::{MAX_WINDOW, TopBy};
 
@@ -60,10 +58,7 @@ impl TopQuery {
 }
 
 /// Returns the identities with the most requests or denials, by rule.
-pub(super) async fn top(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn top(State(api): SharedState, request: Request) -> ApiResult {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let query = TopQuery::read(head.uri.query().unwrap_or_default())?;

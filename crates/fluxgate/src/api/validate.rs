@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::Response;
 use fluxgate_core::json::Text;
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::yaml::{Fault, Faults, Fields, Node};
 use fluxgate_core::{RuleSets, RulesError};
-use fluxgate_http::Problem;
 use serde::{Deserialize, Serialize};
 
 use super::body;
 use super::fault_json::{FaultJson, fault_list};
-use super::response::json_response;
-use super::state::ApiState;
+use super::response::{ApiResult, json_response};
+use super::state::SharedState;
 use crate::admin::{AdminAccess, Role};
 
 #[derive(Deserialize)]
@@ -25,10 +23,7 @@ struct ValidateRequest<'a> {
 }
 
 /// Validates a rule file for the filters and the store of this service.
-pub(super) async fn validate(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn validate(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let body = body::read(&head.headers, body).await?;

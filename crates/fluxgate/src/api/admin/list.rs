@@ -1,28 +1,21 @@
 //! `GET /v1/rule_sets`: the active rules.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
-use axum::response::Response;
 use fluxgate_core::store::Micros;
 use fluxgate_core::yaml::Node;
 use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleAction, RuleSet};
-use fluxgate_http::Problem;
 use serde_json::{Map, Value, json};
 
 use crate::admin::Role;
 use crate::api::explain::{action_name, mode_name};
-use crate::api::response::json_response;
-use crate::api::state::ApiState;
+use crate::api::response::{ApiResult, json_response};
+use crate::api::state::SharedState;
 use crate::engine::EngineError;
 use crate::reload::Json;
 
 /// Returns the rule sets, with their enabled rules in the order of evaluation, and where
 /// they come from.
-pub(super) async fn list(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn list(State(api): SharedState, request: Request) -> ApiResult {
     let (head, _) = request.into_parts();
     api.admin.authorize_reader(&head)?;
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
@@ -106,10 +99,7 @@ fn match_json(set: &RuleSet, rule: &ActiveRule) -> Value {
 }
 
 /// `GET /v1/rules_text`: returns the active rules as the text of a rule file.
-pub(super) async fn text(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn text(State(api): SharedState, request: Request) -> ApiResult {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;

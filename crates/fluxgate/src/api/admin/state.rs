@@ -1,12 +1,8 @@
 //! `POST /v1/refund`, `POST /v1/reset` and `GET /v1/state`.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
-use axum::response::Response;
 use fluxgate_core::store::Micros;
 use fluxgate_core::{BandState, LimiterError, StoreError};
-use fluxgate_http::Problem;
 
 use super::fields::{AdminFields, ResetFields, Target};
 use crate::admin::{
@@ -15,18 +11,15 @@ use crate::admin::{
 use crate::api::blocking_pool::run_to_completion;
 use crate::api::body::{self, missing};
 use crate::api::decision_json::units_on_lease;
-use crate::api::response::json_response;
-use crate::api::state::ApiState;
+use crate::api::response::{ApiResult, json_response};
+use crate::api::state::SharedState;
 use crate::engine::EngineError;
 
 /// The id of the only band of a limit that comes with the call.
 const CALL_BAND: &str = "b0";
 
 /// Refunds units to an identity.
-pub(super) async fn refund(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Operator)?;
     let body = body::read(&head.headers, body).await?;
@@ -80,10 +73,7 @@ pub(super) async fn refund(
 }
 
 /// Deletes the state of an identity, of a rule, or of all rules of a set.
-pub(super) async fn reset(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResult {
     let (head, body) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Operator)?;
     let body = body::read(&head.headers, body).await?;
@@ -157,10 +147,7 @@ pub(super) fn is_uncertain<T>(result: &Result<T, EngineError>) -> bool {
 }
 
 /// Returns what an identity has left in each band of a rule.
-pub(super) async fn state(
-    State(api): State<Arc<ApiState>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn state(State(api): SharedState, request: Request) -> ApiResult {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let fields = AdminFields::from_query(head.uri.query().unwrap_or_default())?;

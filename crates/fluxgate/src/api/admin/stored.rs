@@ -4,10 +4,8 @@ mod access;
 mod edit;
 mod update;
 
-use std::sync::Arc;
-
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use fluxgate_http::Problem;
 use fluxgate_redis::{StoredSet, etag_of};
 use http::StatusCode;
@@ -18,8 +16,8 @@ use serde_json::json;
 use super::conditions::Condition;
 use crate::admin::Role;
 use crate::api::body;
-use crate::api::response::json_response;
-use crate::api::state::ApiState;
+use crate::api::response::{ApiResult, json_response};
+use crate::api::state::{ApiState, SharedState};
 use access::{no_such_rule, no_such_set, read, set_etag, store_failed, store_of};
 use edit::{Edit, EditTarget, EditableRuleSet};
 use update::Update;
@@ -34,20 +32,20 @@ async fn view(api: &ApiState, head: &Parts, set: &str) -> Result<StoredSet, Prob
 }
 
 pub(super) async fn get_set(
-    State(api): State<Arc<ApiState>>,
+    State(api): SharedState,
     Path(set): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (head, _) = request.into_parts();
     let stored = view(&api, &head, &set).await?;
     respond(&head, &stored.etag, &stored.text)
 }
 
 pub(super) async fn get_rule(
-    State(api): State<Arc<ApiState>>,
+    State(api): SharedState,
     Path((set, rule)): RulePath,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let stored = read(store_of(&api)?, &set).await?;
@@ -61,10 +59,10 @@ pub(super) async fn get_rule(
 
 /// Returns a stored set as YAML, without the fields that have a default.
 pub(super) async fn get_text(
-    State(api): State<Arc<ApiState>>,
+    State(api): SharedState,
     Path(set): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (head, _) = request.into_parts();
     let stored = view(&api, &head, &set).await?;
     let text = edit::yaml_of(&set, &stored.text, api.admin.options);
@@ -76,10 +74,10 @@ pub(super) async fn get_text(
 
 /// Returns the last changes of a stored set, the newest first.
 pub(super) async fn get_history(
-    State(api): State<Arc<ApiState>>,
+    State(api): SharedState,
     Path(set): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let changes = store_of(&api)?.history(&set).await.map_err(store_failed)?;
@@ -102,10 +100,10 @@ pub(super) async fn get_history(
 }
 
 pub(super) async fn put_set(
-    State(api): State<Arc<ApiState>>,
+    State(api): SharedState,
     Path(set): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (head, body) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
     store_of(&api)?;
@@ -135,10 +133,10 @@ pub(super) async fn put_set(
 }
 
 pub(super) async fn put_rule(
-    State(api): State<Arc<ApiState>>,
+    State(api): SharedState,
     Path((set, rule)): RulePath,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (head, body) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
     store_of(&api)?;
@@ -155,10 +153,10 @@ pub(super) async fn put_rule(
 }
 
 pub(super) async fn delete_set(
-    State(api): State<Arc<ApiState>>,
+    State(api): SharedState,
     Path(set): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (head, _) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
     let update = Update::new(
@@ -172,10 +170,10 @@ pub(super) async fn delete_set(
 }
 
 pub(super) async fn delete_rule(
-    State(api): State<Arc<ApiState>>,
+    State(api): SharedState,
     Path((set, rule)): RulePath,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (head, _) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
     let target = EditTarget {
@@ -186,28 +184,20 @@ pub(super) async fn delete_rule(
     update.run(api).await
 }
 
-pub(super) async fn enable(
-    api: State<Arc<ApiState>>,
-    names: RulePath,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn enable(api: SharedState, names: RulePath, request: Request) -> ApiResult {
     set_enabled(api, names, request, true).await
 }
 
-pub(super) async fn disable(
-    api: State<Arc<ApiState>>,
-    names: RulePath,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn disable(api: SharedState, names: RulePath, request: Request) -> ApiResult {
     set_enabled(api, names, request, false).await
 }
 
 async fn set_enabled(
-    State(api): State<Arc<ApiState>>,
+    State(api): SharedState,
     Path((set, rule)): RulePath,
     request: Request,
     is_enabled: bool,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
     let caller = api.admin.authorize(&head, Role::Operator)?;
@@ -228,7 +218,7 @@ async fn set_enabled(
 }
 
 /// Returns the text, or 304 if the client already has it.
-fn respond(head: &Parts, etag: &str, text: &str) -> Result<Response, Problem> {
+fn respond(head: &Parts, etag: &str, text: &str) -> ApiResult {
     let condition = Condition::from_headers(&head.headers)?;
     let is_if_none_match = matches!(condition, Condition::NoneOf(_) | Condition::Absent);
     let mut response = match condition.check(Some(etag)) {

@@ -20,7 +20,7 @@ use crate::admin::{
 use crate::api::admin::conditions::Condition;
 use crate::api::blocking_pool::{join, run_to_completion};
 use crate::api::fault_json::fault_list;
-use crate::api::response::json_response;
+use crate::api::response::{ApiResult, json_response};
 use crate::api::state::ApiState;
 use crate::reload::changes_json;
 use crate::telemetry::log::AuditReservation;
@@ -71,7 +71,7 @@ impl Update {
 
     /// Writes the edited set if the condition holds, records the change in the audit log, and
     /// waits until it is active.
-    pub(super) async fn run(self: Arc<Self>, api: Arc<ApiState>) -> Result<Response, Problem> {
+    pub(super) async fn run(self: Arc<Self>, api: Arc<ApiState>) -> ApiResult {
         let audit = reserve_audit_line().await?;
         run_to_completion(async move {
             let outcome = self.write(&api, audit).await?;
