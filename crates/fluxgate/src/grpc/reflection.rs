@@ -10,7 +10,7 @@ use tonic_reflection::server::v1alpha::{
 };
 use tonic_reflection::server::{Builder, Error};
 
-use super::schema::{Kind, enumeration, field, file, message, repeated};
+use super::schema::{Kind, enumeration, file, message};
 
 /// Returns the reflection service in both versions that tools use.
 pub(super) fn services() -> Result<
@@ -44,6 +44,21 @@ fn files() -> FileDescriptorSet {
     }
 }
 
+const CODE: Kind = Kind::Enum(".envoy.service.ratelimit.v3.RateLimitResponse.Code");
+const UNIT: Kind = Kind::Enum(".envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit");
+const LIMIT: Kind = Kind::Message(".envoy.service.ratelimit.v3.RateLimitResponse.RateLimit");
+const STATUSES: Kind =
+    Kind::Repeated(".envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus");
+const DESCRIPTORS: Kind =
+    Kind::Repeated(".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor");
+const ENTRIES: Kind =
+    Kind::Repeated(".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry");
+const HEADERS: Kind = Kind::Repeated(".envoy.config.core.v3.HeaderValue");
+const RESET: Kind = Kind::Message(".google.protobuf.Duration");
+const HITS: Kind = Kind::Message(".google.protobuf.UInt64Value");
+const TEXT: Kind = Kind::Scalar(Type::String);
+const COUNT: Kind = Kind::Scalar(Type::Uint32);
+
 fn rls() -> FileDescriptorProto {
     let code = enumeration("Code", &[("UNKNOWN", 0), ("OK", 1), ("OVER_LIMIT", 2)]);
     let units = [
@@ -55,73 +70,35 @@ fn rls() -> FileDescriptorProto {
         ("MONTH", 5),
         ("YEAR", 6),
     ];
-    const CODE: Kind = Kind::Enum(".envoy.service.ratelimit.v3.RateLimitResponse.Code");
-    let mut limit = message(
-        "RateLimit",
-        vec![
-            field("requests_per_unit", 1, Kind::Scalar(Type::Uint32)),
-            field(
-                "unit",
-                2,
-                Kind::Enum(".envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit"),
-            ),
-            field("name", 3, Kind::Scalar(Type::String)),
-        ],
-    );
+    let limit = [
+        ("requests_per_unit", 1, COUNT),
+        ("unit", 2, UNIT),
+        ("name", 3, TEXT),
+    ];
+    let mut limit = message("RateLimit", &limit);
     limit.enum_type.push(enumeration("Unit", &units));
-    let status = message(
-        "DescriptorStatus",
-        vec![
-            field("code", 1, CODE),
-            field(
-                "current_limit",
-                2,
-                Kind::Message(".envoy.service.ratelimit.v3.RateLimitResponse.RateLimit"),
-            ),
-            field("limit_remaining", 3, Kind::Scalar(Type::Uint32)),
-            field(
-                "duration_until_reset",
-                4,
-                Kind::Message(".google.protobuf.Duration"),
-            ),
-        ],
-    );
-    let request = message(
-        "RateLimitRequest",
-        vec![
-            field("domain", 1, Kind::Scalar(Type::String)),
-            repeated(
-                "descriptors",
-                2,
-                ".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor",
-            ),
-            field("hits_addend", 3, Kind::Scalar(Type::Uint32)),
-        ],
-    );
-    let mut response = message(
-        "RateLimitResponse",
-        vec![
-            field("overall_code", 1, CODE),
-            repeated(
-                "statuses",
-                2,
-                ".envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus",
-            ),
-            repeated(
-                "response_headers_to_add",
-                3,
-                ".envoy.config.core.v3.HeaderValue",
-            ),
-        ],
-    );
-    response.nested_type = vec![limit, status];
+    let status = [
+        ("code", 1, CODE),
+        ("current_limit", 2, LIMIT),
+        ("limit_remaining", 3, COUNT),
+        ("duration_until_reset", 4, RESET),
+    ];
+    let request = [
+        ("domain", 1, TEXT),
+        ("descriptors", 2, DESCRIPTORS),
+        ("hits_addend", 3, COUNT),
+    ];
+    let response = [
+        ("overall_code", 1, CODE),
+        ("statuses", 2, STATUSES),
+        ("response_headers_to_add", 3, HEADERS),
+    ];
+    let mut response = message("RateLimitResponse", &response);
+    response.nested_type = vec![limit, message("DescriptorStatus", &status)];
     response.enum_type.push(code);
-    let mut file = file(
-        RLS,
-        "envoy.service.ratelimit.v3",
-        &[BASE, COMMON, DURATION],
-        vec![request, response],
-    );
+    let messages = vec![message("RateLimitRequest", &request), response];
+    let dependencies = [BASE, COMMON, DURATION];
+    let mut file = file(RLS, "envoy.service.ratelimit.v3", &dependencies, messages);
     file.service.push(ServiceDescriptorProto {
         name: Some("RateLimitService".into()),
         method: vec![MethodDescriptorProto {
@@ -136,53 +113,29 @@ fn rls() -> FileDescriptorProto {
 }
 
 fn common() -> FileDescriptorProto {
-    let entry = message(
-        "Entry",
-        vec![
-            field("key", 1, Kind::Scalar(Type::String)),
-            field("value", 2, Kind::Scalar(Type::String)),
-        ],
-    );
-    let mut descriptor = message(
-        "RateLimitDescriptor",
-        vec![
-            repeated(
-                "entries",
-                1,
-                ".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry",
-            ),
-            field(
-                "hits_addend",
-                3,
-                Kind::Message(".google.protobuf.UInt64Value"),
-            ),
-            field("is_negative_hits", 4, Kind::Scalar(Type::Bool)),
-        ],
-    );
+    let descriptor = [
+        ("entries", 1, ENTRIES),
+        ("hits_addend", 3, HITS),
+        ("is_negative_hits", 4, Kind::Scalar(Type::Bool)),
+    ];
+    let mut descriptor = message("RateLimitDescriptor", &descriptor);
+    let entry = message("Entry", &[("key", 1, TEXT), ("value", 2, TEXT)]);
     descriptor.nested_type.push(entry);
     let package = "envoy.extensions.common.ratelimit.v3";
     file(COMMON, package, &[WRAPPERS], vec![descriptor])
 }
 
 fn base() -> FileDescriptorProto {
-    let header = message(
-        "HeaderValue",
-        vec![
-            field("key", 1, Kind::Scalar(Type::String)),
-            field("value", 2, Kind::Scalar(Type::String)),
-        ],
-    );
+    let header = message("HeaderValue", &[("key", 1, TEXT), ("value", 2, TEXT)]);
     file(BASE, "envoy.config.core.v3", &[], vec![header])
 }
 
 fn duration() -> FileDescriptorProto {
-    let duration = message(
-        "Duration",
-        vec![
-            field("seconds", 1, Kind::Scalar(Type::Int64)),
-            field("nanos", 2, Kind::Scalar(Type::Int32)),
-        ],
-    );
+    let fields = [
+        ("seconds", 1, Kind::Scalar(Type::Int64)),
+        ("nanos", 2, Kind::Scalar(Type::Int32)),
+    ];
+    let duration = message("Duration", &fields);
     file(DURATION, "google.protobuf", &[], vec![duration])
 }
 
@@ -198,7 +151,6 @@ fn wrappers() -> FileDescriptorProto {
         ("StringValue", Type::String),
         ("BytesValue", Type::Bytes),
     ];
-    let values =
-        values.map(|(name, kind)| message(name, vec![field("value", 1, Kind::Scalar(kind))]));
+    let values = values.map(|(name, kind)| message(name, &[("value", 1, Kind::Scalar(kind))]));
     file(WRAPPERS, "google.protobuf", &[], values.into())
 }

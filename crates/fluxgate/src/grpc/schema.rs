@@ -11,6 +11,8 @@ use prost_types::{
 pub(super) enum Kind {
     Scalar(Type),
     Message(&'static str),
+    /// A list of messages.
+    Repeated(&'static str),
     Enum(&'static str),
 }
 
@@ -31,36 +33,29 @@ pub(super) fn file(
     }
 }
 
-pub(super) fn message(name: &str, fields: Vec<FieldDescriptorProto>) -> DescriptorProto {
+/// Builds a message from the name, the number and the type of each field.
+pub(super) fn message(name: &str, fields: &[(&str, i32, Kind)]) -> DescriptorProto {
     DescriptorProto {
         name: Some(name.into()),
-        field: fields,
+        field: fields.iter().map(field).collect(),
         ..Default::default()
     }
 }
 
-/// Builds a field with one value.
-pub(super) fn field(name: &str, number: i32, kind: Kind) -> FieldDescriptorProto {
-    let (kind, type_name) = match kind {
-        Kind::Scalar(kind) => (kind, None),
-        Kind::Message(name) => (Type::Message, Some(name.into())),
-        Kind::Enum(name) => (Type::Enum, Some(name.into())),
+fn field((name, number, kind): &(&str, i32, Kind)) -> FieldDescriptorProto {
+    let (kind, type_name, label) = match *kind {
+        Kind::Scalar(kind) => (kind, None, Label::Optional),
+        Kind::Message(name) => (Type::Message, Some(name.into()), Label::Optional),
+        Kind::Repeated(name) => (Type::Message, Some(name.into()), Label::Repeated),
+        Kind::Enum(name) => (Type::Enum, Some(name.into()), Label::Optional),
     };
     FieldDescriptorProto {
-        name: Some(name.into()),
-        number: Some(number),
-        label: Some(Label::Optional.into()),
+        name: Some((*name).into()),
+        number: Some(*number),
+        label: Some(label.into()),
         r#type: Some(kind.into()),
         type_name,
         ..Default::default()
-    }
-}
-
-/// Builds a repeated field of messages.
-pub(super) fn repeated(name: &str, number: i32, of: &'static str) -> FieldDescriptorProto {
-    FieldDescriptorProto {
-        label: Some(Label::Repeated.into()),
-        ..field(name, number, Kind::Message(of))
     }
 }
 
