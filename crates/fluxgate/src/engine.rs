@@ -215,7 +215,7 @@ impl Engine {
         settlement: Settlement<'_>,
     ) -> Result<Option<Settled>, EngineError> {
         let settled = self.limiter.settle(hold, settlement).await;
-        self.record_failure(settled.map_err(LimiterError::from))
+        self.record_failure(settled)
     }
 
     /// Extends holds to `span` from now. Returns whether each is still open.
@@ -227,7 +227,7 @@ impl Engine {
         let span = Micros::from_duration(span);
         let holds: Vec<_> = holds.iter().map(|hold| (*hold, span)).collect();
         let renewed = self.limiter.renew_all(&holds).await;
-        self.record_failure(renewed.map_err(LimiterError::from))
+        self.record_failure(renewed)
     }
 
     /// Decides a request without charging or recording it.
@@ -332,14 +332,14 @@ impl Engine {
         context: &RequestContext<'_>,
     ) {
         let kept = self.limiter.keep_reservation(decision, context).await;
-        let _ = self.record_failure(kept.map_err(LimiterError::from));
+        let _ = self.record_failure(kept);
     }
 
     /// Cancels a reservation. Returns `false` if it has been cancelled, its delay has passed, or
     /// it never existed.
     pub(crate) async fn cancel(&self, reservation: HoldId) -> Result<bool, EngineError> {
         let cancelled = self.limiter.cancel_reservation(reservation).await;
-        self.record_failure(cancelled.map_err(LimiterError::from))
+        self.record_failure(cancelled)
     }
 
     /// Deletes the state of an identity, or of all identities of a rule; returns how many
@@ -371,7 +371,7 @@ impl Engine {
         band: &Band,
     ) -> Result<BandState, EngineError> {
         let state = self.limiter.ad_hoc_state(subject, band).await;
-        self.record_failure(state.map_err(LimiterError::from))
+        self.record_failure(state)
     }
 
     /// Refunds units to a limit that comes with the call. Returns the remaining units.
@@ -382,7 +382,7 @@ impl Engine {
         units: u64,
     ) -> Result<u64, EngineError> {
         let refunded = self.limiter.refund_ad_hoc(subject, band, units).await;
-        self.record_failure(refunded.map_err(LimiterError::from))
+        self.record_failure(refunded)
     }
 
     /// Deletes the state of a limit that comes with the call; returns how many counters
@@ -393,7 +393,7 @@ impl Engine {
         band: &Band,
     ) -> Result<u64, EngineError> {
         let reset = self.limiter.reset_ad_hoc(subject, band).await;
-        self.record_failure(reset.map_err(LimiterError::from))
+        self.record_failure(reset)
     }
 
     /// Returns the key of a limit that comes with the call, as logs may name it.
@@ -430,11 +430,17 @@ impl Engine {
     }
 
     /// Records a failure of the store.
-    fn record_failure<T>(&self, result: Result<T, LimiterError>) -> Result<T, EngineError> {
-        if let Err(LimiterError::Store(error)) = &result {
-            self.telemetry.record_store_failure(error, None);
-        }
-        Ok(result?)
+    fn record_failure<T, E: Into<LimiterError>>(
+        &self,
+        result: Result<T, E>,
+    ) -> Result<T, EngineError> {
+        result.map_err(|error| {
+            let error = error.into();
+            if let LimiterError::Store(error) = &error {
+                self.telemetry.record_store_failure(error, None);
+            }
+            error.into()
+        })
     }
 }
 
