@@ -60,7 +60,7 @@
 //! | `serde` | | `Serialize` of decisions, `Serialize` and `Deserialize` of rules |
 //! | `conformance` | | the suite that every [`Store`] must pass |
 //!
-//! Features only add. Without the default ones, the crate has 15 crates in its tree,
+//! Features only add. Without the default ones, the crate has 17 crates in its tree,
 //! including itself. It needs Rust 1.93.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]

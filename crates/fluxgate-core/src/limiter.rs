@@ -203,33 +203,6 @@ impl<S: Store> Limiter<S> {
         self.0.rules.load_full()
     }
 
-    /// Returns a handle to the rule set of this name. Fails if there is none now.
-    ///
-    /// ```
-    /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
-    /// let rules = RuleSet::builder("api").rule(rule).build()?;
-    /// let limiter = Limiter::new(rules, MemoryStore::default());
-    /// let api = limiter.rule_set("api")?;
-    ///
-    /// let ann = RequestContext::builder().user("ann").build();
-    /// assert!(api.check_sync(&ann).allowed());
-    ///
-    /// let misspelt = limiter.rule_set("apis").unwrap_err();
-    /// assert_eq!(misspelt.to_string(), "there is no rule set `apis`; the only one is `api`");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn rule_set(&self, name: &str) -> Result<RuleSetLimiter<S>, UnknownRuleSet> {
-        let rules = self.0.rules.load();
-        let set = rules
-            .get(name)
-            .ok_or_else(|| UnknownRuleSet::new(name, &rules))?;
-        Ok(RuleSetLimiter::new(self.clone(), set.name()))
-    }
-
     /// Replaces all rules atomically, and deletes the state of rules that reset on change
     /// and have changed.
     ///

@@ -46,7 +46,7 @@ pub struct UnknownRuleSet {
 }
 
 impl UnknownRuleSet {
-    pub(super) fn new(name: &str, rules: &RuleSets) -> Self {
+    fn new(name: &str, rules: &RuleSets) -> Self {
         let mut known: Vec<String> = rules.iter().map(|set| set.name().into()).collect();
         known.sort_unstable();
         Self {
@@ -64,12 +64,39 @@ fn list(known: &[String]) -> String {
     }
 }
 
-impl<S: Store> RuleSetLimiter<S> {
-    pub(super) fn new(limiter: Limiter<S>, name: &str) -> Self {
-        let name = name.into();
-        Self { limiter, name }
+impl<S: Store> Limiter<S> {
+    /// Returns a handle to the rule set of this name. Fails if there is none now.
+    ///
+    /// ```
+    /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
+    /// let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let api = limiter.rule_set("api")?;
+    ///
+    /// let ann = RequestContext::builder().user("ann").build();
+    /// assert!(api.check_sync(&ann).allowed());
+    ///
+    /// let misspelt = limiter.rule_set("apis").unwrap_err();
+    /// assert_eq!(misspelt.to_string(), "there is no rule set `apis`; the only one is `api`");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rule_set(&self, name: &str) -> Result<RuleSetLimiter<S>, UnknownRuleSet> {
+        let rules = self.0.rules.load();
+        let set = rules
+            .get(name)
+            .ok_or_else(|| UnknownRuleSet::new(name, &rules))?;
+        Ok(RuleSetLimiter {
+            limiter: self.clone(),
+            name: set.name().into(),
+        })
     }
+}
 
+impl<S: Store> RuleSetLimiter<S> {
     /// Returns the name of the rule set.
     pub fn name(&self) -> &str {
         &self.name

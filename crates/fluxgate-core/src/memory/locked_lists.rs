@@ -69,7 +69,7 @@ impl LockedKeys<'_, '_> {
                     if let Some(held) = list.as_slots() {
                         held.charge(limit, slots, hold.map(|(id, _)| id), keep_ended);
                     }
-                })
+                });
             }
             _ => self.correct_list(at, band, assessment),
         }

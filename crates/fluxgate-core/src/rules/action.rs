@@ -24,6 +24,7 @@ impl RuleAction {
     pub(super) const STATUSES: std::ops::RangeInclusive<u16> = 400..=499;
 
     /// The actions by their names in rules. A status is a field of its own.
+    #[cfg(feature = "yaml")]
     pub(super) const NAMES: [(&str, Self); 3] = [
         ("limit", Self::Limit),
         (
