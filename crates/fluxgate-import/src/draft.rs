@@ -246,16 +246,15 @@ pub(crate) struct Conditions {
 
 impl Conditions {
     fn add_to(&self, mut rule: Rule) -> Rule {
-        let lists: [(&[String], fn(Rule, String) -> Rule); 5] = [
-            (&self.path, Rule::match_path),
-            (&self.not_path, Rule::match_not_path),
-            (&self.methods, Rule::match_method),
-            (&self.ip, Rule::match_ip),
-            (&self.not_ip, Rule::match_not_ip),
-        ];
-        for (values, add) in lists {
-            rule = values.iter().cloned().fold(rule, add);
-        }
+        rule = self.path.iter().cloned().fold(rule, Rule::match_path);
+        rule = self
+            .not_path
+            .iter()
+            .cloned()
+            .fold(rule, Rule::match_not_path);
+        rule = self.methods.iter().cloned().fold(rule, Rule::match_method);
+        rule = self.ip.iter().cloned().fold(rule, Rule::match_ip);
+        rule = self.not_ip.iter().cloned().fold(rule, Rule::match_not_ip);
         for (name, value) in &self.headers {
             rule = rule.match_header(name.as_str(), value.clone());
         }

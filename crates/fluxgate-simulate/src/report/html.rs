@@ -33,10 +33,11 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Begins a table. A column whose name begins with `#` holds numbers.
-pub(super) fn begin_table(f: &mut fmt::Formatter<'_>, id: &str, columns: &[&str]) -> fmt::Result {
+/// Begins a table whose columns have these names, such as `rule|#requests`. A column with `#`
+/// holds numbers.
+pub(super) fn begin_table(f: &mut fmt::Formatter<'_>, id: &str, columns: &str) -> fmt::Result {
     write!(f, "<div class=\"scroll\"><table id=\"{id}\">\n<tr>")?;
-    for column in columns {
+    for column in columns.split('|') {
         match column.strip_prefix('#') {
             Some(name) => write!(f, "<th class=\"n\">{name}</th>")?,
             None => write!(f, "<th>{column}</th>")?,

@@ -156,7 +156,7 @@ impl Page<'_> {
         let Some(first) = most.first() else {
             return writeln!(f, "<p>No identity was denied.</p>\n</section>");
         };
-        begin_table(f, "most-denied", &["identity", "rule", "#denied", ""])?;
+        begin_table(f, "most-denied", "identity|rule|#denied|")?;
         for denied in &most {
             let share = denied.denied * 100 / first.denied;
             writeln!(

@@ -21,17 +21,9 @@ pub(super) struct AlgorithmsSection<'a> {
 
 impl AlgorithmsSection<'_> {
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = [
-            "algorithm",
-            "#admitted",
-            "#denied",
-            "#shadow-denied",
-            "#delayed",
-            "#longest delay",
-            "#most released",
-            "#decided differently",
-        ];
-        begin_table(f, "algorithms", &columns)?;
+        let columns = "algorithm|#admitted|#denied|#shadow-denied|#delayed|#longest delay|\
+                       #most released|#decided differently";
+        begin_table(f, "algorithms", columns)?;
         self.row(f, "as configured", self.traffic, 0)?;
         for variant in &self.comparison.variants {
             let name = algorithm_name(variant.algorithm);

@@ -73,17 +73,8 @@ impl fmt::Display for CapacitiesSection<'_> {
              it, the band refuses nothing to 99 % of the identities. Retries of denied requests \
              count as well, so that it may be more than is needed.</p>"
         )?;
-        let columns = [
-            "band",
-            "#identities",
-            "#p50",
-            "#p90",
-            "#p99",
-            "#most",
-            "#within",
-            "#suggested",
-        ];
-        begin_table(f, "capacities", &columns)?;
+        let columns = "band|#identities|#p50|#p90|#p99|#most|#within|#suggested";
+        begin_table(f, "capacities", columns)?;
         for (name, band, used) in bands.iter().take(MAX_ROWS) {
             row(f, name, band, used)?;
         }

@@ -44,14 +44,8 @@ impl ChangesSection<'_> {
     }
 
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = [
-            "rule",
-            "#newly denied",
-            "#identities",
-            "#newly admitted",
-            "#identities",
-        ];
-        begin_table(f, "changed-rules", &columns)?;
+        let columns = "rule|#newly denied|#identities|#newly admitted|#identities";
+        begin_table(f, "changed-rules", columns)?;
         let mut rules: Vec<_> = self.changes.rules().collect();
         rules.sort_by_key(|rule| (Reverse(rule.newly_denied + rule.newly_admitted), rule.rule));
         for rule in rules.iter().take(MAX_ROWS) {
@@ -67,7 +61,7 @@ impl ChangesSection<'_> {
         }
         let (name, id) = (change.name(), change.name().replace(' ', "-"));
         writeln!(f, "<h3>Identities that are {name}</h3>")?;
-        begin_table(f, &id, &["identity", "rule", "#requests", "first"])?;
+        begin_table(f, &id, "identity|rule|#requests|first")?;
         for changed in identities {
             writeln!(
                 f,

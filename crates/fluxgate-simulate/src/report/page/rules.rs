@@ -59,15 +59,8 @@ impl<'a> RuleRow<'a> {
 impl RulesSection<'_> {
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.rows;
-        let columns = [
-            "rule",
-            "#requests",
-            "#allowed",
-            "#denied",
-            "#shadow-denied",
-            "#delayed",
-        ];
-        begin_table(f, "rules", &columns)?;
+        let columns = "rule|#requests|#allowed|#denied|#shadow-denied|#delayed";
+        begin_table(f, "rules", columns)?;
         for row in rows.iter().take(MAX_ROWS) {
             write!(
                 f,
