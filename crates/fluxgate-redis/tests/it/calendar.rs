@@ -29,7 +29,7 @@ fn set_clock(server: &RedisServer, micros: u64) {
     server.set_clock_offset(skew);
 }
 
-/// Lets both instances ask in turn. Returns how many of six requests pass, and after how
+/// Sends requests to both instances in turn. Returns how many of six requests pass, and after how
 /// many whole days the last one could be tried again.
 async fn passed(instances: &[Bench; 2]) -> (usize, u64) {
     let mut passed = 0;

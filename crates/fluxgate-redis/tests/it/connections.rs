@@ -87,7 +87,7 @@ fn each_runtime_has_one_connection_for_as_long_as_it_lives() {
     let store = store_at(server.url()).build().unwrap();
     let connections = || {
         let list = server.cli().command(&["CLIENT", "LIST"]).text();
-        // The client that asks has none of our commands.
+        // The client that queries them has none of our commands.
         list.lines()
             .filter(|client| client.contains("cmd=ping"))
             .count()

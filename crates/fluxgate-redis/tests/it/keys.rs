@@ -76,7 +76,7 @@ fn selected_parts_of_identities_are_stored_as_a_hash() {
         assert_eq!(shows(user), user_shows, "{which:?}");
         assert_eq!(shows(api_key), api_key_shows, "{which:?}");
         assert_eq!(keys.len(), 5);
-        // They share a counter all the same.
+        // They still share a counter.
         let state = ready(limiter.state("api-limits", "per-key", &[api_key])).unwrap();
         assert_eq!(state[0].remaining, 8);
     }

@@ -90,12 +90,12 @@ pub(crate) struct LoadProcess {
 
 impl LoadProcess {
     /// Starts a process that is connected and waits to begin, on a limit of 1000. Each of
-    /// its clients sends so many requests.
+    /// its clients sends this many requests.
     pub(crate) fn start(urls: &[String], algorithm: &str, times: usize) -> Self {
         Self::run(Command::new(hammer()), urls, algorithm, times)
     }
 
-    /// Like [`LoadProcess::start`], but each client goes on until [`LoadProcess::wait`], and
+    /// Like [`LoadProcess::start`], but each client continues until [`LoadProcess::wait`], and
     /// pauses after each request.
     pub(crate) fn start_endless(
         urls: &[String],

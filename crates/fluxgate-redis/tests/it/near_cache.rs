@@ -163,7 +163,7 @@ async fn a_denial_does_not_outlive_a_rule_a_refund_or_a_reset() {
     }
 }
 
-/// Two rules, of which one denies: a cached denial does not charge the other.
+/// Of two rules, one denies. A cached denial does not charge the other.
 #[tokio::test]
 async fn a_cached_denial_charges_nothing() {
     let server = RedisServer::start();

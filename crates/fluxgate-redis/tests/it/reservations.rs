@@ -1,4 +1,4 @@
-//! Reservations that any process cancels by their ids, once; and charges in any case on a
+//! Reservations that any process cancels by id, once; and rules that charge always on a
 //! cluster.
 
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn left(limiter: &Limiter<RedisStore>) -> [u64; 2] {
     [of("window", &["10.0.0.1"]).await, of("month", &[]).await]
 }
 
-/// Uses up the queue, reserves so many units and keeps the reservation.
+/// Uses up the queue, reserves some units and keeps the reservation.
 async fn reserve(limiter: &Limiter<RedisStore>, cost: u64) -> HoldId {
     let mut decision = limiter.check("api", &context(cost)).await;
     assert!(decision.allowed() && decision.delay_micros() > Micros::ZERO);
@@ -124,8 +124,8 @@ async fn only_a_delayed_decision_has_a_record_and_it_expires() {
     assert!((90_000..=101_000).contains(&ttl), "{ttl}");
 }
 
-/// The rule that is charged in any case is in another slot than those that deny, whichever of
-/// them is asked first.
+/// The rule that is charged always is in another hash slot than those that deny, whichever of
+/// them decides first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_cluster_a_charge_in_any_case_stays_whichever_slot_denies() {
     let cluster = RedisCluster::start(3);
@@ -158,7 +158,7 @@ rule_sets:
         assert!(check(1).await.allowed());
         assert_eq!(left().await, [1, 9, 99], "{user}");
         for late in [6, 3, 0] {
-            // Denied by the strict rule: each time the slots are asked in another order.
+            // Denied by the strict rule: each time the hash slots decide in another order.
             let denied = check(3).await;
             let violated: Vec<_> = denied.violated().map(|it| it.to_string()).collect();
             assert_eq!(violated[0], "strict/b0", "{user}");
@@ -281,7 +281,7 @@ async fn an_explanation_shows_the_state_after_a_charge_in_any_case() {
     shows_the_charge(cluster.urls()).await;
 }
 
-/// A part of a hold whose units are all charged in any case leaves no record if the request is
+/// A part of a hold whose units are all charged always leaves no record if the request is
 /// denied elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_cluster_a_denied_request_leaves_no_record_of_a_hold() {

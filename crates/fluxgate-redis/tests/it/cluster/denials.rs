@@ -48,7 +48,7 @@ fn calls(cluster: &RedisCluster) -> u64 {
 }
 
 /// Two processes send requests that one rule denies; the bucket of the other rule
-/// refills all the same.
+/// still refills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_refills_while_another_rule_denies_everything() {
     let cluster = RedisCluster::start(3);
@@ -129,10 +129,10 @@ async fn a_known_denial_sends_no_request_and_charges_nothing() {
             assert_eq!(violated, ["all/b0"]);
         }
         let asked = calls(&cluster) - before;
-        // For another user, only the rule without a known denial is asked.
+        // For another user, only the rule without a cached denial decides.
         assert!(!at(&bench, "/both", "bob", 1).await.allowed());
         let of_bob = calls(&cluster) - before - asked;
-        // The rule that denied last is asked first, so nothing is charged.
+        // The rule that denied last decides first, so nothing is charged.
         assert!(!at(&bench, "/both", "ann", CAPACITY + 1).await.allowed());
         let before = calls(&cluster);
         assert!(!at(&bench, "/both", "ann", 1).await.allowed());

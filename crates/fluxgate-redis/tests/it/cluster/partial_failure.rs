@@ -177,7 +177,7 @@ async fn a_cancelled_request_is_undone() {
         let (nodes, limiter) = (Arc::clone(&nodes), limiter.clone());
         async move { nodes.outcome(&limiter).await }
     });
-    // The second is asked once the first has answered.
+    // The second decides after the first has answered.
     wait_until("the second to be asked", || {
         let clients = second.command(&["CLIENT", "LIST"]).text();
         clients.lines().any(|client| client.contains(" flags=b "))
@@ -238,7 +238,7 @@ async fn a_charge_whose_reply_is_lost_stays_and_is_not_repeated() {
     assert_eq!(nodes.outcome(&limiter).await, Outcome::FailedClosed);
     assert_eq!(failures.reasons().len(), 1);
     assert_eq!(nodes.used_of_first().await, 2);
-    // No other node was asked.
+    // No other node got a call.
     until_async("the store is as before", async || {
         nodes.outcome(&limiter).await == Outcome::Allowed
     })

@@ -20,7 +20,7 @@ fn bench(url: String) -> Bench {
 }
 
 /// Runs many clients for this long; none may wait longer than the deadline.
-async fn asked_for(bench: &Bench, span: Duration) {
+async fn checked_for(bench: &Bench, span: Duration) {
     let mut clients = JoinSet::new();
     for client in 0..64 {
         let bench = bench.clone();
@@ -46,7 +46,7 @@ async fn opens(bench: &Bench) {
     let start = Instant::now();
     while bench.store().breaker_state() == BreakerState::Closed {
         assert!(start.elapsed() < WAIT_TIMEOUT, "the breaker does not open");
-        asked_for(bench, Duration::from_millis(100)).await;
+        checked_for(bench, Duration::from_millis(100)).await;
     }
 }
 
@@ -62,7 +62,7 @@ async fn a_paused_server_opens_the_breaker_and_no_request_exceeds_the_deadline()
         let mut cli = server.cli();
         cli.command(&["CLIENT", "PAUSE", "1000"]).expect_ok();
         let paused = Stopwatch::start();
-        asked_for(&bench, Duration::from_millis(700)).await;
+        checked_for(&bench, Duration::from_millis(700)).await;
         if bench.errors.count(reason::CIRCUIT_OPEN) > 0 {
             break paused;
         }
@@ -91,7 +91,7 @@ async fn while_the_breaker_is_open_one_probe_at_a_time_reaches_the_server() {
     // the number of probes: the first after half of 200, 400 and 800 ms.
     let before = proxy.accepted();
     bench.errors.clear();
-    asked_for(&bench, Duration::from_millis(1000)).await;
+    checked_for(&bench, Duration::from_millis(1000)).await;
     let probes = proxy.accepted() - before;
     assert!(probes <= 6, "{probes} probes in a second");
     let (open, silent) = (
@@ -136,7 +136,7 @@ async fn the_connection_to_a_stopped_server_is_dropped_after_the_deadline() {
     bench.errors.clear();
     server.pause();
     expect_dropped(&bench, &proxy).await;
-    asked_for(&bench, Duration::from_millis(300)).await;
+    checked_for(&bench, Duration::from_millis(300)).await;
     server.resume();
     bench.recovers("somebody").await;
 }
@@ -150,7 +150,7 @@ async fn the_connection_into_a_black_hole_is_dropped_after_the_deadline() {
     bench.errors.clear();
     proxy.set_mode(Mode::BlackHole);
     expect_dropped(&bench, &proxy).await;
-    asked_for(&bench, Duration::from_millis(300)).await;
+    checked_for(&bench, Duration::from_millis(300)).await;
     proxy.heal();
     bench.recovers("somebody").await;
 }

@@ -109,7 +109,7 @@ async fn a_hold_is_settled_in_all_slots_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denied_request_leaves_neither_slots_nor_records() {
     let cluster = RedisCluster::start(3);
-    // Each of the two enforced rules denies in turn, whichever is asked first.
+    // Each of the two enforced rules denies in turn, whichever decides first.
     for (slots, tokens) in [(10, 3), (3, 10)] {
         for node in cluster.nodes() {
             node.cli().command(&["FLUSHALL"]).expect_ok();

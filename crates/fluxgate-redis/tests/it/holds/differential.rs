@@ -111,7 +111,7 @@ impl Seen {
         count.set(count.get() + u32::from(happened));
     }
 
-    /// Checks that each happened often enough in so many sequences.
+    /// Checks that each happened often enough in this many sequences.
     fn check(&self, cases: u32) {
         let is_enough = self.settled.get() >= 2 * cases
             && self.gone.get() >= 2 * cases
@@ -325,7 +325,7 @@ impl<'s, R: Beside> World<'s, R> {
     }
 }
 
-/// Returns a band. Some of those that let nothing wait are charged in any case.
+/// Returns a band. Some of those that let nothing wait are charged always.
 fn band(name: &str, numbers: &Numbers) -> Band {
     let limit = numbers.limit();
     let band = Band::new(name, limit);

@@ -52,7 +52,7 @@ async fn a_settlement_whose_reply_is_lost_is_made_once() {
             proxy.fault_reply_to("GET", fault.clone());
             assert!(settle().await.is_err(), "{what}");
             assert_eq!(left(limiter, "t", "ann").await, 600, "{what}");
-            // It is settled, but nobody knows.
+            // It is settled, but the reply is lost.
             proxy.fault_reply_to("EVALSHA", fault);
             assert!(settle().await.is_err(), "{what}");
             assert_eq!(proxy.faults_pending(), 0, "{what}");

@@ -25,7 +25,7 @@ pub(super) struct Request {
     pub(super) mode: Mode,
     pub(super) enforced: Vec<(usize, Cost)>,
     pub(super) shadow: Vec<(usize, Cost)>,
-    /// How long it asks to be held, if it asks.
+    /// The requested life of its hold, if any.
     pub(super) hold: Option<Option<u64>>,
 }
 

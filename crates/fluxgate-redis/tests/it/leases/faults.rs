@@ -1,4 +1,4 @@
-//! Instances with leases under load while the server fails: the limit holds, and they go on
+//! Instances with leases under load while the server fails: the limit holds, and they continue
 //! by themselves within two seconds of the fault's end.
 
 use std::fs;
@@ -56,7 +56,7 @@ async fn a_server_killed_and_restarted_with_its_data() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_loses_its_data_gives_the_shared_part_back() {
+async fn a_server_that_loses_its_data_refills_the_shared_part() {
     let server = RedisServer::start();
     let fleet = on(&server).await;
     server.cli().command(&["FLUSHALL"]).expect_ok();
@@ -71,7 +71,7 @@ async fn instances_killed_and_restarted() {
     let server = RedisServer::start();
     let mut fleet = on(&server).await;
     for _ in 0..5 {
-        // A store that is dropped gives nothing back.
+        // A store that is dropped returns nothing.
         drop(fleet.benches.remove(0));
         fleet.add(&bucket(), store_at(server.url()).deadline(DEADLINE));
         sleep(PHASE / 2).await;
@@ -308,7 +308,7 @@ async fn a_failover_of_sentinels() {
         sentinels.wait_for_failover();
     });
     fleet.recovers().await;
-    // What was not replicated is given back: at most the shared part.
+    // Charges that were not replicated are lost: at most the shared part.
     let admitted = fleet.stop().await;
     expect_bucket(&admitted, 2 * CAPACITY - LEASED, REFILL);
 }

@@ -19,7 +19,7 @@ fn instance(server: &RedisServer, rules: &RuleSets) -> Limiter<RedisStore> {
     Limiter::new(rules.clone(), store_at(server.url()).build().unwrap())
 }
 
-/// Sends so many requests of one user, and returns how many were admitted.
+/// Sends requests of one user. Returns how many were admitted.
 async fn take(limiter: &Limiter<RedisStore>, times: usize) -> usize {
     let mut admitted = 0;
     for _ in 0..times {
@@ -51,7 +51,7 @@ async fn exhaust(limiter: &Limiter<RedisStore>, wanted: usize) -> usize {
 }
 
 #[tokio::test]
-async fn only_a_key_that_is_asked_for_often_gets_a_lease() {
+async fn only_a_key_that_is_used_often_gets_a_lease() {
     let server = RedisServer::start();
     let limiter = instance(
         &server,
@@ -100,7 +100,7 @@ async fn most_decisions_of_a_hot_key_take_no_call() {
 }
 
 #[tokio::test]
-async fn units_are_given_back_when_a_key_goes_idle() {
+async fn units_return_when_a_key_goes_idle() {
     let server = RedisServer::start();
     // It goes idle long before it ends, even if the machine is late.
     let rules = leased("share: 50%, for: 10s", "fixed_window", LONG);
@@ -115,14 +115,14 @@ async fn units_are_given_back_when_a_key_goes_idle() {
 }
 
 #[tokio::test]
-async fn units_are_given_back_at_the_end() {
+async fn units_return_at_the_end() {
     let server = RedisServer::start();
     let rules = leased("share: 50%, for: 1m", "fixed_window", LONG);
     let (first, second) = (instance(&server, &rules), instance(&server, &rules));
     let rest = 1000 - take_until_leased(&first).await;
     first.store().return_leases().await;
     assert_eq!(first.store().lease_counts().on_lease, 0);
-    // It goes on without leases.
+    // It continues without leases.
     assert_eq!(take(&first, 10).await, 10);
     assert_eq!(first.store().lease_counts().on_lease, 0);
     second.store().return_leases().await;
@@ -231,7 +231,7 @@ async fn a_refund_ends_a_refusal() {
 }
 
 #[tokio::test]
-async fn after_a_refusal_a_key_is_asked_for_again_soon() {
+async fn after_a_refusal_units_are_soon_requested_again() {
     let server = RedisServer::start();
     let rules = leased(
         "share: 50%, for: 10s",
@@ -298,9 +298,9 @@ async fn a_rule_without_a_lease_sends_what_it_sent_before() {
     assert!(server.cli().keys("*lease*").is_empty());
 }
 
-/// It is time to ask for more, but the task that asks has not run yet.
+/// More units are due, but the keeper has not run yet.
 #[tokio::test]
-async fn units_of_a_lease_that_is_low_are_given_back_at_the_end() {
+async fn units_of_a_lease_that_is_low_return_at_the_end() {
     let server = RedisServer::start();
     let limiter = instance(
         &server,
@@ -366,9 +366,9 @@ async fn at_most_twice_what_was_used_within_a_lease_is_on_lease() {
     }
 }
 
-/// A call that asks for units reaches the server, and its reply is lost.
+/// A lease request reaches the server, and its reply is lost.
 #[tokio::test]
-async fn asks_whose_replies_are_lost_take_no_more_units_again_and_again() {
+async fn requests_whose_replies_are_lost_take_no_more_units_again_and_again() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     let rules = leased("share: 50%, for: 1m", "fixed_window", LONG);
@@ -386,7 +386,7 @@ async fn asks_whose_replies_are_lost_take_no_more_units_again_and_again() {
     assert!(states[0].on_lease <= 6, "{states:?}");
 }
 
-/// Units on lease were charged before the reset, and can be spent or given back after it.
+/// Units on lease were charged before the reset, and can be spent or returned after it.
 #[tokio::test]
 async fn a_reset_adds_the_units_on_lease_once() {
     let server = RedisServer::start();

@@ -52,7 +52,7 @@ async fn hammer(limiter: Limiter<RedisStore>, admitted: Admitted, stop: Arc<Atom
 }
 
 /// Runs instances with these rules at full load for a while, and until nearly all is used:
-/// while the machine is busy with others, they do not ask for all that there is.
+/// while the machine is busy with others, they do not request all units.
 async fn saturate(
     server: &RedisServer,
     rules: &RuleSets,

@@ -1,4 +1,4 @@
-//! A machine that sleeps: its monotonic clock stops, and leases end all the same.
+//! A machine that sleeps: its monotonic clock stops, but leases still end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
