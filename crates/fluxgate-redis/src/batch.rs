@@ -5,7 +5,7 @@
 //! join. Requests that arrive while calls are in flight form the next call.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::codec::{Answer, Call, Request};
 use crate::deadlines::Deadlines;
 use crate::error::{CallError, no_answer, unexpected};
+use crate::lock::lock;
 use crate::node::{Node, Operation};
 use crate::script::TimeSource;
 
@@ -103,7 +104,7 @@ impl Batcher {
 
     /// Queues a request, unless it may be sent alone.
     fn dispatch(self: &Arc<Self>, request: Request) -> Dispatch {
-        let mut queue = self.queue();
+        let mut queue = lock(&self.queue);
         if queue.calls == 0 && queue.last <= 1 {
             queue.calls = 1;
             return Dispatch::Alone(request);
@@ -145,7 +146,7 @@ impl Batcher {
 
     async fn send_waiting(self: &Arc<Self>) {
         let waiting: Vec<QueuedRequest> = {
-            let mut queue = self.queue();
+            let mut queue = lock(&self.queue);
             queue.gathering = false;
             let mut taken = Vec::new();
             while taken.len() < MAX_REQUESTS {
@@ -200,11 +201,6 @@ impl Batcher {
         }
         answers
     }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Nothing can panic while it is held.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Returns the string that the script replied with.
@@ -220,7 +216,7 @@ struct InFlightCall<'b>(&'b Arc<Batcher>);
 
 impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
-        let mut queue = self.0.queue();
+        let mut queue = lock(&self.0.queue);
         queue.calls -= 1;
         self.0.gather(&mut queue);
     }

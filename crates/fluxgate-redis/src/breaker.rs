@@ -1,12 +1,13 @@
 //! A circuit breaker. After several calls in a row without an answer, no request is sent to the
 //! server for a while. Then one request probes it before the others follow.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::back_off::BackOff;
+use crate::lock::lock;
 
 /// The number of calls in a row without an answer that opens the breaker.
 const FAILURES: u32 = 5;
@@ -63,7 +64,7 @@ pub(crate) struct Permit<'b> {
 impl Breaker {
     /// Returns a permit, or `None` if no request may be sent now.
     pub(crate) fn admit(&self) -> Option<Permit<'_>> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.0);
         let probe = match inner.open_until {
             None => false,
             Some(until) if inner.probing || Instant::now() < until => return None,
@@ -80,17 +81,12 @@ impl Breaker {
     }
 
     pub(crate) fn state(&self) -> BreakerState {
-        let inner = self.lock();
+        let inner = lock(&self.0);
         match inner.open_until {
             None => BreakerState::Closed,
             Some(_) if inner.probing => BreakerState::HalfOpen,
             Some(_) => BreakerState::Open,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing can panic while it is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,7 +94,7 @@ impl Permit<'_> {
     /// Records that the server answered.
     pub(crate) fn record_answer(mut self) {
         self.reported = true;
-        let mut inner = self.breaker.lock();
+        let mut inner = lock(&self.breaker.0);
         // An answer to a request from before the breaker opened does not close it.
         if self.probe || inner.open_until.is_none() {
             inner.failures = 0;
@@ -115,7 +111,7 @@ impl Permit<'_> {
     }
 
     fn fail(&self) {
-        let mut inner = self.breaker.lock();
+        let mut inner = lock(&self.breaker.0);
         if self.probe {
             inner.probing = false;
         } else if inner.open_until.is_some() {

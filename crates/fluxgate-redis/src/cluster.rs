@@ -4,7 +4,7 @@ mod hash_slots;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
@@ -17,6 +17,7 @@ use crate::breaker::BreakerState;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::{Address, CallError, error, no_answer, unexpected};
 use crate::events::Events;
+use crate::lock::lock;
 use crate::node::{Node, Operation, ServerLocation};
 use crate::reason;
 pub(crate) use hash_slots::hash_slot_of;
@@ -123,7 +124,7 @@ impl Cluster {
     pub(crate) async fn nodes(&self, deadline: Instant) -> Result<Vec<Arc<Node>>, StoreError> {
         self.refresh(deadline).await?;
         let mut nodes: Vec<Arc<Node>> = Vec::new();
-        for range in &self.state().ranges {
+        for range in &lock(&self.state).ranges {
             if !nodes.iter().any(|known| Arc::ptr_eq(known, &range.node)) {
                 nodes.push(Arc::clone(&range.node));
             }
@@ -133,7 +134,7 @@ impl Cluster {
 
     /// Returns the state of a breaker that is not closed, if any.
     pub(crate) fn breaker_state(&self) -> BreakerState {
-        let state = self.state();
+        let state = lock(&self.state);
         let mut states = state.ranges.iter().map(|range| range.node.breaker_state());
         states
             .find(|state| *state != BreakerState::Closed)
@@ -142,9 +143,9 @@ impl Cluster {
 
     /// Refreshes the map: queries one node, and the next one if it is slow or fails.
     pub(crate) async fn refresh(&self, deadline: Instant) -> Result<(), StoreError> {
-        self.state().last_refresh = Some(Instant::now());
+        lock(&self.state).last_refresh = Some(Instant::now());
         let map = self.fetch_map(deadline).await;
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.last_error = map.as_ref().err().cloned();
         self.update(&mut state, map?);
         Ok(())
@@ -177,7 +178,7 @@ impl Cluster {
 
     /// Returns the nodes of the last map, then the seeds, each with its host.
     fn known_nodes(&self) -> Vec<(Option<String>, Arc<Node>)> {
-        let state = self.state();
+        let state = lock(&self.state);
         let known = state.nodes.iter();
         let nodes = known.map(|((host, _), node)| (Some(host.clone()), Arc::clone(node)));
         let seeds = self.seeds.iter().map(|seed| {
@@ -227,19 +228,19 @@ impl Cluster {
         hash_slot: u16,
         deadline: Instant,
     ) -> Result<Arc<Node>, StoreError> {
-        if let Some(node) = self.state().node_of(hash_slot) {
+        if let Some(node) = lock(&self.state).node_of(hash_slot) {
             return Ok(node);
         }
         let queried = timeout_at(deadline, async {
             // One task queries for all that wait.
             let _guard = self.querying.lock().await;
-            if self.state().is_fresh() {
+            if lock(&self.state).is_fresh() {
                 return Ok(());
             }
             self.refresh(deadline).await
         });
         queried.await.map_err(|_| no_answer("the cluster"))??;
-        let state = self.state();
+        let state = lock(&self.state);
         state.node_of(hash_slot).ok_or_else(|| {
             let message = format!("no node of the cluster has slot {hash_slot}");
             let last_error = state.last_error.clone();
@@ -250,7 +251,7 @@ impl Cluster {
     /// Returns the node at the address of a redirection. A missing host is that of the node that
     /// sent the redirection.
     fn node_at(&self, from: &Arc<Node>, (host, port): Address) -> Arc<Node> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let mut known = state.nodes.iter();
         let address = match known.find(|(_, node)| Arc::ptr_eq(node, from)) {
             Some(((sender, _), _)) if is_unknown_host(host.as_bytes()) => (sender.clone(), port),
@@ -267,7 +268,7 @@ impl Cluster {
     }
 
     fn refresh_in_background(self: &Arc<Self>) {
-        if self.state().is_fresh() || self.refreshing.swap(true, Ordering::AcqRel) {
+        if lock(&self.state).is_fresh() || self.refreshing.swap(true, Ordering::AcqRel) {
             return;
         }
         let cluster = Arc::clone(self);
@@ -276,11 +277,6 @@ impl Cluster {
             let _ = cluster.refresh(Instant::now() + 2 * CONNECT_TIMEOUT).await;
             cluster.refreshing.store(false, Ordering::Release);
         });
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing can panic while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

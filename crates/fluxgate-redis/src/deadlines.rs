@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use tokio::time::{Instant, sleep_until};
+
+use crate::lock::lock;
 
 /// Deadlines on one runtime.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +56,7 @@ impl Deadlines {
     }
 
     fn insert(&self, deadline: Instant, waker: &Waker) -> DeadlineEntry<'_> {
-        let mut pending = self.lock();
+        let mut pending = lock(&self.0);
         let key = (deadline, pending.next_number);
         pending.next_number += 1;
         pending.wakers.insert(key, waker.clone());
@@ -74,7 +76,7 @@ impl Deadlines {
         loop {
             sleep_until(due).await;
             let mut woken = Vec::new();
-            let mut pending = self.lock();
+            let mut pending = lock(&self.0);
             if pending.due != Some(due) {
                 return;
             }
@@ -94,11 +96,6 @@ impl Deadlines {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        // Nothing can panic while it is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A deadline that has not been found to have passed.
@@ -110,7 +107,7 @@ struct DeadlineEntry<'d> {
 impl DeadlineEntry<'_> {
     /// Returns whether the deadline has not passed. If so, it will wake this waker.
     fn is_pending(&self, waker: &Waker) -> bool {
-        let mut pending = self.deadlines.lock();
+        let mut pending = lock(&self.deadlines.0);
         let known = pending.wakers.get_mut(&self.key);
         let is_pending = known.is_some();
         if let Some(known) = known {
@@ -122,7 +119,7 @@ impl DeadlineEntry<'_> {
 
 impl Drop for DeadlineEntry<'_> {
     fn drop(&mut self) {
-        self.deadlines.lock().wakers.remove(&self.key);
+        lock(&self.deadlines.0).wakers.remove(&self.key);
     }
 }
 
@@ -166,7 +163,7 @@ mod tests {
                 "{wanted}: {waited}"
             );
         }
-        assert!(deadlines.lock().wakers.is_empty());
+        assert!(lock(&deadlines.0).wakers.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -175,11 +172,11 @@ mod tests {
         for _ in 0..3 {
             let sleep = tokio::time::sleep(Duration::from_millis(10));
             assert!(deadlines.timeout_at(after(50), sleep).await.is_ok());
-            assert!(deadlines.lock().wakers.is_empty());
+            assert!(lock(&deadlines.0).wakers.is_empty());
         }
         // The timer is set again after it was due and found nothing.
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(deadlines.lock().due, None);
+        assert_eq!(lock(&deadlines.0).due, None);
         let over = deadlines.timeout_at(after(50), pending::<()>()).await;
         assert!(over.is_err());
     }

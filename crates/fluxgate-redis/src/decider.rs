@@ -22,12 +22,15 @@ pub(crate) struct Decider {
     pub(crate) leases: LeaseClient,
 }
 
-/// Where and how the script decides checks. The default is a single server.
+/// How checks are decided. The default is for a request without a permit on a single server.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ScriptTarget<'p> {
-    pub(crate) hash_slot: u16,
+pub(crate) struct DecideOptions<'p> {
     /// The record of their hold, if the checks may be only a part of it.
     pub(crate) part: Option<&'p HoldPart>,
+    /// The permit to take if the request has to wait.
+    pub(crate) permit: Option<PermitRequest<'p>>,
+    /// The answers that the near cache finds and inserts.
+    pub(crate) scope: LookupScope,
     /// Whether no lease is requested, because leases cannot cover the request.
     pub(crate) skips_leases: bool,
 }
@@ -71,10 +74,11 @@ impl Decider {
         permit: Option<PermitRequest<'_>>,
         deadline: Instant,
     ) -> Result<ScriptDecision, StoreError> {
-        let target = ScriptTarget::default();
-        let decision = self
-            .decide_at(checks, target, permit, LookupScope::Denials, deadline)
-            .await;
+        let options = DecideOptions {
+            permit,
+            ..DecideOptions::default()
+        };
+        let decision = self.decide_with(checks, options, deadline).await;
         match &decision {
             Ok(decision) if decision.passes_enforced(checks) => {
                 self.record_charge(&decision.charge);
@@ -87,18 +91,16 @@ impl Decider {
     }
 
     /// Decides checks of one hash slot: by the near cache, else by the server.
-    pub(crate) async fn decide_at(
+    pub(crate) async fn decide_with(
         &self,
         checks: &Checks<'_>,
-        target: ScriptTarget<'_>,
-        permit: Option<PermitRequest<'_>>,
-        scope: LookupScope,
+        options: DecideOptions<'_>,
         deadline: Instant,
     ) -> Result<ScriptDecision, StoreError> {
         let lookup = match self.near_cache_for(checks) {
             Some(near_cache) => {
                 let lookup = near_cache.lookup(checks, self.began_at(deadline));
-                if let Some(verdicts) = near_cache.find(&lookup, checks, scope) {
+                if let Some(verdicts) = near_cache.find(&lookup, checks, options.scope) {
                     return Ok(ScriptDecision {
                         verdicts,
                         answer: None,
@@ -109,27 +111,24 @@ impl Decider {
             }
             None => None,
         };
-        let mut request = match permit {
+        let mut request = match options.permit {
             Some(permit) => Request::decide_with_permit(checks, &self.naming, permit),
-            None => Request::decide(checks, &self.naming, target.part),
+            None => Request::decide(checks, &self.naming, options.part),
         };
-        let lease_requests = if target.skips_leases {
+        let lease_requests = if options.skips_leases {
             None
         } else {
             self.leases
                 .add_lease_requests(checks, &mut request, &self.naming)
         };
-        let answer = self
-            .servers
-            .send(request, target.hash_slot, deadline)
-            .await?;
+        let answer = self.servers.send(request, deadline).await?;
         let mut verdicts = answer.verdicts(checks)?;
         if let Some(sent) = lease_requests {
             sent.record_answer(checks, &answer, &mut verdicts)?;
         }
         let charge = match &lookup {
             Some((near_cache, lookup)) => {
-                near_cache.insert(lookup, checks, &answer, &verdicts, scope);
+                near_cache.insert(lookup, checks, &answer, &verdicts, options.scope);
                 lookup.charge(checks)
             }
             None => self.charge_of(checks),

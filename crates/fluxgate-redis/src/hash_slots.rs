@@ -62,11 +62,8 @@ pub(crate) async fn decide(
         } else {
             (part_checks, LookupScope::Denials)
         };
-        let target = part.target(skips_leases);
-        let decision = match decider
-            .decide_at(&part_checks, target, None, scope, deadline)
-            .await
-        {
+        let options = part.options(scope, skips_leases);
+        let decision = match decider.decide_with(&part_checks, options, deadline).await {
             Ok(decision) => decision,
             // The request is denied whatever this part would have answered.
             Err(_) if denied => {
@@ -118,12 +115,9 @@ pub(crate) async fn decide(
     if !denied {
         for part in parts.iter().filter(|part| !is_enforced(part)) {
             let part_checks = part.checks(checks, mode);
-            let target = part.target(skips_leases);
-            let decision = decider
-                .decide_at(&part_checks, target, None, LookupScope::Denials, deadline)
-                .await;
+            let options = part.options(LookupScope::Denials, skips_leases);
             // The request has passed. A shadow rule whose node is gone passes, too.
-            match decision {
+            match decider.decide_with(&part_checks, options, deadline).await {
                 Ok(decision) => part.copy_verdicts(&decision.verdicts, &mut verdicts),
                 Err(_) => part.copy_verdicts(&unused_verdicts(&part_checks), &mut verdicts),
             }

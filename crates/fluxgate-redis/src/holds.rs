@@ -13,7 +13,6 @@ use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cluster::hash_slot_of;
 use crate::codec::{
     Answer, HoldOutcome, RecordedCharge, RecordedPart, Request, SettlementTotal, read_parts,
     read_record, write_parts,
@@ -41,10 +40,9 @@ pub(crate) async fn settle(
     let Some(parts) = parts_of(decider, &key, record, deadline).await? else {
         return Ok(None);
     };
-    let requests = parts.iter().map(|part| {
-        let request = Request::settle(&part.key, id, &part.charges, &settlement);
-        (request, hash_slot_of(&part.key))
-    });
+    let requests = parts
+        .iter()
+        .map(|part| Request::settle(&part.key, id, &part.charges, &settlement));
     let outcomes = send_all(decider, requests.collect(), deadline).await;
     let mut total = SettlementTotal::default();
     let mut is_held = false;
@@ -120,7 +118,7 @@ async fn renew_on_server(
     for ((key, record), (id, span)) in keys.iter().zip(&records).zip(holds) {
         if let Some(record) = record {
             let charges = read_record(record)?;
-            requests.push((Request::renew(key, *id, &charges, *span, *span), 0));
+            requests.push(Request::renew(key, *id, &charges, *span, *span));
         }
     }
     let mut outcomes = send_all(decider, requests, deadline).await.into_iter();
@@ -178,10 +176,9 @@ async fn renew_parts(
     expire.arg(&key).arg(list_millis(decider, list_life));
     let operation = Operation::Command(&expire);
     decider.servers.perform(&operation, &key, deadline).await?;
-    let requests = parts.iter().map(|part| {
-        let request = Request::renew(&part.key, id, &part.charges, span, life);
-        (request, hash_slot_of(&part.key))
-    });
+    let requests = parts
+        .iter()
+        .map(|part| Request::renew(&part.key, id, &part.charges, span, life));
     let mut exists = false;
     for outcome in send_all(decider, requests.collect(), deadline).await {
         exists |= outcome? == HoldOutcome::Renewed;
@@ -263,21 +260,21 @@ async fn parts_of(
 /// Sends requests, all at once. Returns the outcome of each.
 async fn send_all(
     decider: &Arc<Decider>,
-    mut requests: Vec<(Request, u16)>,
+    mut requests: Vec<Request>,
     deadline: Instant,
 ) -> Vec<Result<HoldOutcome, StoreError>> {
     let servers = &decider.servers;
     if requests.len() == 1
-        && let Some((request, slot)) = requests.pop()
+        && let Some(request) = requests.pop()
     {
-        let answer = servers.send(request, slot, deadline).await;
+        let answer = servers.send(request, deadline).await;
         return vec![answer.and_then(Answer::into_hold_outcome)];
     }
     let mut outcomes = vec![Err(unexpected("the script")); requests.len()];
     let mut tasks = JoinSet::new();
-    for (at, (request, slot)) in requests.into_iter().enumerate() {
+    for (at, request) in requests.into_iter().enumerate() {
         let servers = Arc::clone(servers);
-        tasks.spawn(async move { (at, servers.send(request, slot, deadline).await) });
+        tasks.spawn(async move { (at, servers.send(request, deadline).await) });
     }
     while let Some(task) = tasks.join_next().await {
         if let Ok((at, answer)) = task {

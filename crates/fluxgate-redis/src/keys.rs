@@ -250,15 +250,19 @@ fn write_opaque(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the length, in seven bits per byte, and the text.
-fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    let mut length = text.len();
+/// Appends the length of a text, and the text.
+pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    write_length(text.len(), out);
+    out.extend_from_slice(text);
+}
+
+/// Appends a length, in seven bits per byte.
+pub(crate) fn write_length(mut length: usize, out: &mut Vec<u8>) {
     while length >= 0x80 {
         out.push(length as u8 | 0x80);
         length >>= 7;
     }
     out.push(length as u8);
-    out.extend_from_slice(text);
 }
 
 /// Strips trailing zeros, which most IPv6 addresses have, because only their prefix counts.

@@ -10,7 +10,6 @@ use fluxgate_core::store::Subject;
 use fluxgate_core::{Band, StoreError};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::cluster::hash_slot_of;
 use crate::codec::Request;
 use crate::decider::Decider;
 use crate::lease::{DueRequest, GrantReply, LeaseKey};
@@ -165,8 +164,7 @@ async fn send(
         return Ok(None);
     };
     let request = Request::lease(subject, band, lease, request, &decider.naming);
-    let slot = request.first_key().map(hash_slot_of).unwrap_or_default();
-    let answer = decider.servers.send(request, slot, deadline).await?;
+    let answer = decider.servers.send(request, deadline).await?;
     answer.grant_reply(lease).map(Some)
 }
 

@@ -84,6 +84,7 @@ mod keys;
 pub mod lease;
 mod lease_client;
 mod lease_keeper;
+mod lock;
 mod near_cache;
 mod node;
 mod per_runtime;

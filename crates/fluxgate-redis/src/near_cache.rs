@@ -11,8 +11,8 @@
 mod charges;
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fluxgate_core::store::{Checks, Retry, Verdict, Verdicts};
@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::codec::Answer;
+use crate::lock::lock;
 pub(crate) use charges::Charge;
 use charges::{ChargeCounts, enforced, fingerprint_of};
 
@@ -68,9 +69,10 @@ pub(crate) struct CacheLookup {
 }
 
 /// Which answers a lookup finds and inserts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LookupScope {
     /// Denials only.
+    #[default]
     Denials,
     /// All answers, because the request is denied whatever these bands answer.
     All,
@@ -130,7 +132,7 @@ impl NearCache {
         checks: &Checks<'_>,
         scope: LookupScope,
     ) -> Option<Verdicts> {
-        let locked = self.entry_at(lookup.index);
+        let locked = lock(&self.entries[lookup.index]);
         let entry = locked.as_deref()?;
         let now = lookup.began_at;
         if entry.fingerprint != lookup.fingerprint
@@ -184,14 +186,7 @@ impl NearCache {
         });
         let expires = self.micros_at(entry.until).saturating_add(1);
         self.expires.fetch_max(expires, Ordering::AcqRel);
-        *self.entry_at(lookup.index) = Some(entry);
-    }
-
-    fn entry_at(&self, index: usize) -> MutexGuard<'_, Option<Box<Entry>>> {
-        // Nothing can panic while it is held.
-        self.entries[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.entries[lookup.index]) = Some(entry);
     }
 
     /// Returns what a request is charged, for [`NearCache::record`].

@@ -2,7 +2,7 @@
 //! breaks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
@@ -17,6 +17,7 @@ use crate::deadlines::Deadlines;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, ServerConnection};
 use crate::error::{CallError, call_error, error, is_no_answer, is_server_error, no_answer};
 use crate::events::Events;
+use crate::lock::lock;
 use crate::per_runtime::PerRuntime;
 use crate::reason;
 use crate::script::Script;
@@ -198,7 +199,7 @@ impl Node {
     /// command.
     pub(crate) fn drop_connection(&self, cause: &StoreError) {
         let shared = self.shared_connection();
-        let mut state = shared.state();
+        let mut state = lock(&shared.state);
         if matches!(&*state, ConnectionState::Up(_)) {
             *state = ConnectionState::lost(cause.clone());
         }
@@ -213,7 +214,7 @@ impl Node {
             self.watch(sentinels);
         }
         let mut connecting = {
-            let mut state = shared.state();
+            let mut state = lock(&shared.state);
             match &*state {
                 ConnectionState::Up(connection) if !connection.inner.is_closed() => {
                     return Ok(connection.clone());
@@ -239,7 +240,7 @@ impl Node {
             None => {
                 // The connecting task is gone, with its runtime.
                 let cause = error(reason::REDIS_ERROR, "the attempt to connect was abandoned");
-                *shared.state() = ConnectionState::lost(cause.clone());
+                *lock(&shared.state) = ConnectionState::lost(cause.clone());
                 Err(cause)
             }
         }
@@ -265,7 +266,7 @@ impl Node {
                 term,
                 inner,
             });
-            let mut state = shared.state();
+            let mut state = lock(&shared.state);
             *state = match &connected {
                 // Compared under the lock: `leave_old_primary` either ran before, which shows
                 // here, or finds the connection up.
@@ -302,7 +303,7 @@ impl Node {
     /// primary failed.
     fn leave_old_primary(&self) {
         self.connections.for_each(|shared| {
-            let mut state = shared.state();
+            let mut state = lock(&shared.state);
             match &*state {
                 ConnectionState::Up(connection) if !self.is_outdated(connection) => {}
                 ConnectionState::Connecting(_) => {}
@@ -355,15 +356,10 @@ impl Node {
 impl SharedConnection {
     /// Drops a connection, if it is still the current one.
     fn discard(&self, number: u64, cause: &CallError) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if matches!(&*state, ConnectionState::Up(connection) if connection.number == number) {
             *state = ConnectionState::lost(cause.clone().into_store_error());
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, ConnectionState> {
-        // Nothing can panic while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

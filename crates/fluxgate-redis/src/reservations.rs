@@ -10,7 +10,6 @@ use fluxgate_core::StoreError;
 use fluxgate_core::store::{HoldId, KeptReservation, Settlement, Timestamp};
 use redis::Value;
 
-use crate::cluster::hash_slot_of;
 use crate::codec::{Call, Request, ReservationRecord};
 use crate::decider::Decider;
 use crate::error::unexpected;
@@ -84,8 +83,7 @@ pub(crate) async fn cancel(decider: &Arc<Decider>, id: HoldId) -> Result<bool, S
     let servers = &decider.servers;
     let mut cancelled = Ok(());
     for request in record.requests {
-        let hash_slot = request.first_key().map(hash_slot_of).unwrap_or_default();
-        let answer = servers.send(request, hash_slot, servers.deadline()).await;
+        let answer = servers.send(request, servers.deadline()).await;
         cancelled = cancelled.and(answer.map(drop));
     }
     // Denials from before may no longer hold, including those on their way.

@@ -5,7 +5,7 @@ mod watch;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, ServerConnection};
 use crate::error::{Address, error, is_server_error, no_answer, store_error, unexpected};
 use crate::events::Events;
+use crate::lock::lock;
 use crate::reason;
 use answers::{SentinelAnswer, SentinelAnswers};
 
@@ -297,9 +298,4 @@ fn is_master(role: &Value) -> bool {
         Value::SimpleString(role) => role == "master",
         _ => false,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing can panic while it is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

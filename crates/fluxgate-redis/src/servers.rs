@@ -190,18 +190,17 @@ impl Servers {
     }
 
     /// Sends a request to the script: on a single server together with others that are ready, on
-    /// a cluster to the node that has `hash_slot`.
+    /// a cluster to the node that has its keys, which must be in one hash slot.
     pub(crate) async fn send(
         &self,
         request: Request,
-        hash_slot: u16,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         if request.has_calendars() {
             // Boxed, so that other requests reserve no space for it.
-            Box::pin(self.send_with_windows(request, hash_slot, deadline)).await
+            Box::pin(self.send_with_windows(request, deadline)).await
         } else {
-            self.send_once(request, hash_slot, deadline).await
+            self.send_once(request, deadline).await
         }
     }
 
@@ -218,13 +217,12 @@ impl Servers {
     async fn send_with_windows(
         &self,
         mut request: Request,
-        hash_slot: u16,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let now = || self.time.test_time().unwrap_or_else(|| self.clock.now());
         request.set_windows(self.estimated_time());
         for _ in 0..MAX_SENDS {
-            let answer = self.send_once(request.clone(), hash_slot, deadline).await?;
+            let answer = self.send_once(request.clone(), deadline).await?;
             if !answer.is_outside_window() {
                 return Ok(answer);
             }
@@ -241,18 +239,14 @@ impl Servers {
         ))
     }
 
-    async fn send_once(
-        &self,
-        request: Request,
-        hash_slot: u16,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
+    async fn send_once(&self, request: Request, deadline: Instant) -> Result<Answer, StoreError> {
         match self.detected(deadline).await? {
             DetectedServers::Single(node, batchers) => {
                 let make = || Batcher::new(Arc::clone(node), self.timeout, self.time.clone());
                 batchers.current(make).send(request, deadline).await
             }
             DetectedServers::Cluster(cluster) => {
+                let hash_slot = request.first_key().map(hash_slot_of).unwrap_or_default();
                 let call = Call::new(&[&request], self.time.now());
                 let operation = Operation::Script(self.time.script(call.has_leases()), &call);
                 // Boxed, because this future is large and moved often.

@@ -11,7 +11,6 @@ use fluxgate_core::{Band, Store, StoreError, Timestamp};
 use tokio::time::Instant;
 
 use crate::breaker::BreakerState;
-use crate::cluster::hash_slot_of;
 use crate::codec::Request;
 use crate::decider::Decider;
 use crate::hash_slots::{self, RecentDenials};
@@ -171,8 +170,7 @@ impl Store for RedisStore {
         let (servers, naming) = (self.servers(), &self.0.decider.naming);
         self.0.decider.forget_denials();
         let request = Request::refund(subject, bands, units, naming);
-        let hash_slot = request.first_key().map(hash_slot_of).unwrap_or_default();
-        let answer = servers.send(request, hash_slot, servers.deadline()).await;
+        let answer = servers.send(request, servers.deadline()).await;
         // Again: a denial from before the refund may have been on its way.
         self.0.decider.forget_denials();
         answer?.states(bands.iter())
@@ -186,11 +184,11 @@ impl Store for RedisStore {
         charged: &[Charged],
     ) -> Result<(), StoreError> {
         let (servers, naming) = (self.servers(), &self.0.decider.naming);
-        let request = Request::cancel(subject, bands, units, charged, naming);
-        let Some(hash_slot) = request.first_key().map(hash_slot_of) else {
+        if bands.is_empty() || charged.is_empty() {
             return Ok(());
-        };
-        let answer = servers.send(request, hash_slot, servers.deadline()).await;
+        }
+        let request = Request::cancel(subject, bands, units, charged, naming);
+        let answer = servers.send(request, servers.deadline()).await;
         // Denials from before may no longer hold, including those on their way.
         self.0.decider.forget_denials();
         answer.map(drop)

@@ -16,7 +16,7 @@ use super::state::{
 };
 use super::subject_keys::SubjectKeyWriter;
 use crate::error::error;
-use crate::keys::KeyNaming;
+use crate::keys::{KeyNaming, write_length, write_text};
 use crate::reason;
 
 /// The version of the list of parts.
@@ -97,7 +97,7 @@ pub(crate) fn charges_of(
 
 /// Appends charges, for a record.
 pub(super) fn write_charges(charges: &[RecordedCharge], out: &mut Vec<u8>) {
-    put_length(out, charges.len());
+    write_length(charges.len(), out);
     let mut last: &[u8] = &[];
     for charge in charges {
         charge.write(last, out);
@@ -116,9 +116,9 @@ pub(crate) fn read_record(bytes: &[u8]) -> Result<Vec<RecordedCharge>, StoreErro
 /// Writes the list of the parts of a hold.
 pub(crate) fn write_parts(parts: &[RecordedPart]) -> Vec<u8> {
     let mut out = vec![VERSION];
-    put_length(&mut out, parts.len());
+    write_length(parts.len(), &mut out);
     for part in parts {
-        put_text(&mut out, &part.key);
+        write_text(&part.key, &mut out);
         write_charges(&part.charges, &mut out);
     }
     out
@@ -204,8 +204,8 @@ impl RecordedCharge {
             }
             RecordedCounter::Calendar { calendar, capacity } => {
                 out.push(CALENDAR_TAG);
-                put_text(out, calendar.unit().name().as_bytes());
-                put_text(out, calendar.time_zone().name().as_bytes());
+                write_text(calendar.unit().name().as_bytes(), out);
+                write_text(calendar.time_zone().name().as_bytes(), out);
                 put(out, capacity, 4);
             }
             RecordedCounter::Slots { longest, taken } => {
@@ -217,15 +217,15 @@ impl RecordedCharge {
         put(out, self.units, 4);
         match &self.attribute {
             Some(name) => {
-                put_length(out, name.len() + 1);
+                write_length(name.len() + 1, out);
                 out.extend_from_slice(name.as_bytes());
             }
-            None => put_length(out, 0),
+            None => write_length(0, out),
         }
         let both = self.key.iter().zip(last);
         let common = both.take_while(|(byte, other)| byte == other).count();
-        put_length(out, common);
-        put_text(out, &self.key[common..]);
+        write_length(common, out);
+        write_text(&self.key[common..], out);
     }
 }
 
@@ -372,19 +372,6 @@ impl<'a> RecordReader<'a> {
         self.0 = tail;
         Some(head)
     }
-}
-
-pub(super) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    put_length(out, text.len());
-    out.extend_from_slice(text);
-}
-
-pub(super) fn put_length(out: &mut Vec<u8>, mut length: usize) {
-    while length >= 0x80 {
-        out.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    out.push(length as u8);
 }
 
 pub(super) fn foreign_record() -> StoreError {

@@ -2,8 +2,9 @@
 
 use fluxgate_core::{Calendar, CalendarUnit, StoreError, Timestamp};
 
-use super::record::{RecordReader, foreign_record, put_length, put_text};
+use super::record::{RecordReader, foreign_record};
 use super::request::{KeyKind, Op, Request, put};
+use crate::keys::{write_length, write_text};
 
 /// The version of records.
 const VERSION: u8 = 1;
@@ -23,19 +24,19 @@ impl ReservationRecord {
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = vec![VERSION, self.is_held.into()];
         put(&mut out, self.until.micros(), 8);
-        put_length(&mut out, self.requests.len());
+        write_length(self.requests.len(), &mut out);
         for request in &self.requests {
-            put_length(&mut out, request.keys().count());
+            write_length(request.keys().count(), &mut out);
             for (name, kind) in request.keys() {
                 out.push(kind as u8);
-                put_text(&mut out, name);
+                write_text(name, &mut out);
             }
-            put_text(&mut out, &request.checks);
-            put_length(&mut out, request.calendars.len());
+            write_text(&request.checks, &mut out);
+            write_length(request.calendars.len(), &mut out);
             for (start, calendar) in &request.calendars {
-                put_length(&mut out, *start);
-                put_text(&mut out, calendar.unit().name().as_bytes());
-                put_text(&mut out, calendar.time_zone().name().as_bytes());
+                write_length(*start, &mut out);
+                write_text(calendar.unit().name().as_bytes(), &mut out);
+                write_text(calendar.time_zone().name().as_bytes(), &mut out);
             }
         }
         out

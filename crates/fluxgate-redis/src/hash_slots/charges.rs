@@ -24,8 +24,8 @@ pub(super) struct PendingCharges<'p, 'r> {
 
 /// Undoes the effects of a part.
 enum PartUndo {
-    /// Undoes the charges in a hash slot, and deletes the record of the hold.
-    Charges(u16, Box<Request>),
+    /// Undoes the charges, and deletes the record of the hold.
+    Charges(Box<Request>),
     /// Deletes only the record of the hold, at this key.
     Record(Vec<u8>),
 }
@@ -65,7 +65,7 @@ impl<'p, 'r> PendingCharges<'p, 'r> {
         let undos = self.parts.drain(..).filter_map(|(part, checks, answer)| {
             let request = Request::undo(&checks, &answer, &decider.naming, part.hold.as_ref());
             let undo = match (request.ok()?, &part.hold) {
-                (Some(request), _) => PartUndo::Charges(part.hash_slot, Box::new(request)),
+                (Some(request), _) => PartUndo::Charges(Box::new(request)),
                 // All its charges are made always, so they stay, but there is no hold.
                 (None, Some(hold)) => PartUndo::Record(hold.key.clone()),
                 (None, None) => return None,
@@ -84,8 +84,8 @@ impl<'p, 'r> PendingCharges<'p, 'r> {
                 let deadline = Instant::now() + UNDO_TIMEOUT;
                 // If it fails, too much stays charged, never too little.
                 match undo {
-                    PartUndo::Charges(hash_slot, request) => {
-                        let _ = decider.servers.send(*request, hash_slot, deadline).await;
+                    PartUndo::Charges(request) => {
+                        let _ = decider.servers.send(*request, deadline).await;
                     }
                     PartUndo::Record(key) => {
                         let _ = decider.servers.unlink(&[key], deadline).await;

@@ -8,13 +8,14 @@ use fluxgate_core::store::{Check, Checks, Group, HoldRequest, Micros, Mode, Verd
 
 use crate::cluster::hash_slot_of;
 use crate::codec::{HoldPart, RecordedPart, charges_of};
-use crate::decider::ScriptTarget;
+use crate::decider::DecideOptions;
 use crate::keys::KeyNaming;
+use crate::near_cache::LookupScope;
 
 /// The checks of one group in one hash slot, which one call decides.
 #[derive(Debug)]
 pub(super) struct RequestPart {
-    pub(super) hash_slot: u16,
+    hash_slot: u16,
     pub(super) group: Group,
     /// Its record, if the request has a hold.
     pub(super) hold: Option<HoldPart>,
@@ -86,10 +87,11 @@ pub(super) fn max_life_of(checks: &Checks<'_>, hold: &HoldRequest<'_>) -> Micros
 }
 
 impl RequestPart {
-    pub(super) fn target(&self, skips_leases: bool) -> ScriptTarget<'_> {
-        ScriptTarget {
-            hash_slot: self.hash_slot,
+    pub(super) fn options(&self, scope: LookupScope, skips_leases: bool) -> DecideOptions<'_> {
+        DecideOptions {
             part: self.hold.as_ref(),
+            permit: None,
+            scope,
             skips_leases,
         }
     }

@@ -5,7 +5,7 @@
 //! in the order of the shards, and spends nothing before it holds all of them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use fluxgate_core::algorithm::LeaseRequest;
 use fluxgate_core::key::Fingerprinter;
@@ -17,6 +17,7 @@ use super::counts::{LeaseCounts, UnitCounts};
 use super::holder::{GrantReply, LeaseHolder, Moment};
 use super::hot_keys::HotKeys;
 use super::shard::{Assessment, Entry, LeaseKey, LeaseOwner, SHARDS, Shard};
+use crate::lock::lock;
 
 /// The most bands with a lease in one shard. The server decides the others.
 const MAX_PER_SHARD: usize = 1024;
@@ -137,7 +138,7 @@ impl LeaseTable {
         let mut decision = LocalDecision::default();
         verdicts.push(entry.decide(check, now.at, assessment, is_denied, || {
             decision.is_low = true;
-            self.lock_low().push(key);
+            lock(&self.low).push(key);
         }));
         shard.count_decision(is_denied);
         Some(decision)
@@ -167,7 +168,7 @@ impl LeaseTable {
             let entry = shard_of(&mut shards, *key).entries.get_mut(key)?;
             verdicts.push(entry.decide(check, now.at, assessment, is_denied, || {
                 decision.is_low = true;
-                self.lock_low().push(*key);
+                lock(&self.low).push(*key);
             }));
         }
         if let Some((_, shard)) = shards.first_mut() {
@@ -228,7 +229,7 @@ impl LeaseTable {
     /// units, renews grants that are about to end, and forgets leases that are no longer used.
     pub fn due_requests(&self, now: u64, full_round: bool) -> Vec<DueRequest> {
         let mut due = Vec::new();
-        let low = std::mem::take(&mut *self.lock_low());
+        let low = std::mem::take(&mut *lock(&self.low));
         for key in low {
             let mut shard = self.lock(key.shard());
             let Some(Entry { holder, owner }) = shard.entries.get_mut(&key) else {
@@ -273,7 +274,7 @@ impl LeaseTable {
     pub fn return_all(&self, now: u64) -> Vec<DueRequest> {
         let mut all = Vec::new();
         // The keeper requests no more.
-        self.lock_low().clear();
+        lock(&self.low).clear();
         for shard in 0..SHARDS {
             let mut shard = self.lock(shard);
             let Shard {
@@ -464,9 +465,7 @@ impl LeaseTable {
     }
 
     fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        // Nothing can panic while it is held.
-        let shard = self.shards[shard].lock();
-        shard.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[shard])
     }
 
     /// Locks the shards of all keys, in the order of the shards.
@@ -476,10 +475,6 @@ impl LeaseTable {
         shards.dedup();
         let locked = shards.into_iter();
         locked.map(|shard| (shard, self.lock(shard))).collect()
-    }
-
-    fn lock_low(&self) -> MutexGuard<'_, Vec<LeaseKey>> {
-        self.low.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::{Sentinels, lock};
+use super::Sentinels;
 use crate::back_off::{BackOff, jitter};
+use crate::lock::lock;
 use crate::subscription::Subscription;
 
 /// The longest time between two polls; see [`jitter`] for the shortest.

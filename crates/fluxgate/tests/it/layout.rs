@@ -22,7 +22,7 @@ const LAYERS: [(&str, &str); 9] = [
     ),
     (
         "fluxgate-redis",
-        "reason back_off error events identity_hash keys script breaker endpoint subscription \
+        "reason lock back_off error events identity_hash keys script breaker endpoint subscription \
          lease codec sentinel per_runtime deadlines node cluster batch servers near_cache lease_client decider lease_keeper holds reservations hash_slots rule_store heartbeats \
          wait_permits store builder injected_time fuzzing",
     ),
