@@ -14,10 +14,10 @@ use crate::report::{Better, Random, Report, median};
 use crate::service::TempDir;
 use crate::{gateway, http, service, wrk};
 
-/// Keys that are asked for often.
+/// Few enough that each key is used often.
 const KEYS: usize = 100;
 const CALLERS: usize = 64;
-/// How many decisions a caller makes before it lets others run.
+/// The decisions that a caller makes before it yields.
 const IN_A_ROW: usize = 16;
 const ROUND: Duration = Duration::from_millis(700);
 const ROUNDS: usize = 5;
@@ -41,7 +41,7 @@ struct Callers {
     users: Arc<[String]>,
 }
 
-/// What a round came to.
+/// The figures of a round.
 struct Round {
     per_second: f64,
     p99_micros: f64,
@@ -60,7 +60,7 @@ impl Callers {
         }
     }
 
-    /// Lets all callers decide for a while.
+    /// Runs all callers for a while.
     fn round(&self) -> Round {
         let until = Instant::now() + ROUND;
         let started = Instant::now();
@@ -78,7 +78,7 @@ impl Callers {
                                 assert!(limiter.check("api", &context).await.allowed());
                                 count += 1;
                             };
-                            // Of each row, one is timed: that takes longer than a decision.
+                            // One decision of each row is timed: timing takes longer than one.
                             for _ in 1..IN_A_ROW {
                                 check().await;
                             }
@@ -127,12 +127,12 @@ pub(crate) fn run(report: &mut Report) {
         rounds.push((leased.round(), plain.round()));
     }
     let yardstick = "the same limits without leases";
-    let of = |figure: fn(&Round) -> f64| {
+    let medians = |figure: fn(&Round) -> f64| {
         let leased = rounds.iter().map(|(leased, _)| figure(leased));
         let plain = rounds.iter().map(|(_, plain)| figure(plain));
         (median(leased.collect()), median(plain.collect()))
     };
-    let figures = of(|round| round.per_second);
+    let figures = medians(|round| round.per_second);
     report.line(
         "redis-lease",
         figures,
@@ -140,7 +140,7 @@ pub(crate) fn run(report: &mut Report) {
         "decisions/s",
         Better::More,
     );
-    let figures = of(|round| round.p99_micros);
+    let figures = medians(|round| round.p99_micros);
     report.line("redis-lease-p99", figures, yardstick, "us", Better::Less);
 }
 
