@@ -2,63 +2,28 @@
 
 mod calls;
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use fluxgate_core::path::RequestPath;
 use fluxgate_core::{Decision, Outcome};
 use fluxgate_http::server::Origin;
 use fluxgate_http::{
     FailedClosedStatus, Filter, FilterOutcome, Handler, HeaderNames, HeldUntilDropped,
-    INVALID_TOKEN_CHALLENGE, IncomingRequest, LimitHeaders, RequestHead, evaluate, write_denial,
+    INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead, evaluate, write_denial,
 };
 use http::StatusCode;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use tracing::field::display;
 
+use crate::config::{Limits, RouteConfig};
+use crate::engine::Engine;
 use crate::error::GatewayError;
-use crate::gateway::{Engine, Gateway};
 use crate::hop_by_hop::HeaderKind;
 use crate::llm::{MeteredCall, ReadBody, llm_limit_headers};
-use crate::routes::{AmbiguousRoute, Route, host_name};
+use crate::received_request::ReceivedRequest;
+use crate::routes::{AmbiguousRoute, Route, Routes, host_name};
 use crate::upstream::Assignment;
-
-/// A request as a transport has read it.
-#[derive(Debug)]
-pub(crate) struct ReceivedRequest<'a, H> {
-    pub(crate) head: &'a H,
-    pub(crate) path: &'a RequestPath<'a>,
-    /// The host, perhaps with a port; empty if it is unknown.
-    pub(crate) host: &'a str,
-    /// The options of `Connection`.
-    pub(crate) connection: &'a [&'a [u8]],
-    /// The declared length of the body.
-    pub(crate) body_length: Option<u64>,
-    /// Whether the connection may be upgraded to another protocol.
-    pub(crate) upgrades: bool,
-    pub(crate) client: ConnectionInfo,
-}
-
-impl<'a, H> ReceivedRequest<'a, H> {
-    /// Returns the request as filters see it.
-    fn incoming(&self) -> IncomingRequest<'a, H> {
-        IncomingRequest {
-            head: self.head,
-            path: self.path,
-            peer: Some(self.client.peer.ip()),
-        }
-    }
-}
-
-/// The connection that a request arrived on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnectionInfo {
-    pub(crate) peer: SocketAddr,
-    /// The port of the listener.
-    pub(crate) port: u16,
-    /// Whether the connection is over TLS.
-    pub(crate) is_secure: bool,
-}
+use calls::CallPolicy;
 
 /// A request that may be forwarded.
 #[derive(Debug)]
@@ -88,7 +53,32 @@ enum Cause {
     Error(GatewayError),
 }
 
-impl<E: Engine> Gateway<E> {
+/// Decides which requests are forwarded, and where to.
+#[derive(Debug)]
+pub(crate) struct AdmissionPolicy<E> {
+    engine: Arc<E>,
+    routes: Routes,
+    /// The largest body in bytes.
+    max_body: Option<u64>,
+    calls: CallPolicy,
+}
+
+impl<E: Engine> AdmissionPolicy<E> {
+    pub(crate) fn new(
+        routes: Vec<RouteConfig>,
+        limits: &Limits,
+        llm_buffer: u64,
+        engine: Arc<E>,
+    ) -> Self {
+        let max_body = limits.body_bytes.map(u64::from);
+        Self {
+            engine,
+            routes: Routes::new(routes),
+            max_body,
+            calls: CallPolicy::new(max_body, llm_buffer),
+        }
+    }
+
     /// Finds the route of a request and evaluates its filters, one after the other.
     pub(crate) async fn admit<H: RequestHead + Sync>(
         &self,
@@ -97,7 +87,7 @@ impl<E: Engine> Gateway<E> {
         origin: &Origin<'_>,
     ) -> Result<Admission<'_>, Refusal> {
         let reject = |error, route| {
-            self.log(&error, origin, route, None);
+            self.log_refusal(&error, origin, route, None);
             Refusal::new(error, LimitHeaders::default())
         };
         let (route, repeats_identity) = match self.route(request, origin) {
@@ -115,7 +105,7 @@ impl<E: Engine> Gateway<E> {
             let llm = route.llm.filter(|llm| llm.filter == index);
             let (outcome, call) = match llm {
                 // The future is large, and most routes have no calls.
-                Some(llm) => Box::pin(self.evaluate_call(llm, (filter, &handler), request, body))
+                Some(llm) => Box::pin(self.calls.evaluate(llm, filter, &handler, request, body))
                     .await
                     .map_err(|error| reject(error, Some(route)))?,
                 None => (evaluate(filter, &handler, request.incoming()).await, None),
@@ -205,8 +195,7 @@ impl<E: Engine> Gateway<E> {
                 "Connection names a header that requests are routed or counted by",
             ));
         }
-        let max = self.limits.body_bytes.map(u64::from);
-        match (max, request.body_length) {
+        match (self.max_body, request.body_length) {
             (Some(max), Some(length)) if length > max => {
                 Err((GatewayError::BodyTooLarge(max), None))
             }
@@ -265,8 +254,8 @@ impl<E: Engine> Gateway<E> {
         }
     }
 
-    /// Logs an error, unless the engine leaves it out.
-    pub(crate) fn log(
+    /// Logs why a request is not forwarded, unless the engine leaves it out.
+    pub(crate) fn log_refusal(
         &self,
         error: &GatewayError,
         origin: &Origin<'_>,

@@ -24,15 +24,17 @@ use fluxgate_http::{LimitHeaders, RequestHead as _};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{ConnectionInfo, ReceivedRequest, Refusal};
+use crate::admission::Refusal;
 use crate::echo;
+use crate::engine::Engine;
 use crate::error::GatewayError;
 use crate::exchange::{ExpectedResponse, OutgoingRequest};
 use crate::forward::{ForwardOutcome, UpstreamResponse};
-use crate::gateway::{Engine, Gateway};
+use crate::gateway::Gateway;
 use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
+use crate::received_request::{ConnectionInfo, ReceivedRequest};
 use crate::upstream::pool;
-use crate::upstream_request::RequestOptions;
+use crate::upstream_request::{RequestOptions, write_request};
 use client::Client;
 pub(crate) use request::FastRequest;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -137,7 +139,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             client: self.info,
         };
         let mut arrived = ArrivedBody(request.body);
-        let admission = gateway.admit(&received, &mut arrived, &origin);
+        let admission = gateway.policy.admit(&received, &mut arrived, &origin);
         let mut admitted = match self.client.unless_gone(admission).await {
             Some(Ok(admitted)) => admitted,
             Some(Err(rejected)) => {
@@ -151,7 +153,14 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             replaced_body: admitted.body.as_ref().map(Bytes::len),
             ..RequestOptions::default()
         };
-        gateway.write_request((out, scratch), &received, &admitted, &origin, options);
+        write_request(
+            &gateway.policy,
+            (out, scratch),
+            &received,
+            &admitted,
+            &origin,
+            options,
+        );
         let head = out.len();
         let call_body = admitted.body.take();
         out.extend_from_slice(call_body.as_deref().unwrap_or(request.body));
@@ -204,7 +213,12 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             Some(Err(failed)) => {
                 MeteredCall::fail(call, failed.is_sent);
                 let assignment = failed.assignment.as_ref();
-                gateway.log(&failed.error, &origin, Some(admitted.route), assignment);
+                gateway.policy.log_refusal(
+                    &failed.error,
+                    &origin,
+                    Some(admitted.route),
+                    assignment,
+                );
                 let rejected = Refusal::new(failed.error, admitted.limit_headers);
                 self.reject(request, &rejected, &origin, out, scratch).await
             }

@@ -6,5 +6,7 @@ mod response_body;
 mod service;
 mod tunnel;
 
+pub use connection::serve;
+
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use service::origin_form;

@@ -9,6 +9,7 @@
 mod admission;
 mod config;
 mod echo;
+mod engine;
 mod error;
 mod exchange;
 mod fast_path;
@@ -22,6 +23,7 @@ mod hop_by_hop;
 mod http_builders;
 mod http_server;
 mod llm;
+mod received_request;
 mod request_body;
 mod request_checks;
 mod routes;
@@ -33,7 +35,9 @@ pub use config::{
     Config, HostPattern, Limits, LlmConfig, MAX_CALL_BODY, OnAbort, RouteConfig, RouteMatch,
     Timeouts, UnknownCalls, UpstreamTarget,
 };
+pub use engine::Engine;
 pub use fluxgate_http::TrustError;
 pub use fluxgate_llm::Reserve;
-pub use gateway::{Engine, Gateway};
+pub use gateway::Gateway;
+pub use http_server::serve;
 pub use llm::{CallEnd, CallObserver};

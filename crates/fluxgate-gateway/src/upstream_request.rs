@@ -4,10 +4,11 @@ use fluxgate_http::server::{Origin, request_id, write_header};
 use fluxgate_http::{RequestHead, are_alike, imitates_proxy_header, is_plain_name};
 use smallvec::SmallVec;
 
-use crate::admission::{Admission, ReceivedRequest};
+use crate::admission::{Admission, AdmissionPolicy};
+use crate::engine::Engine;
 use crate::forwarded_headers::{ForwardedHeaders, is_forwarding_header};
-use crate::gateway::{Engine, Gateway};
 use crate::hop_by_hop::HeaderKind;
+use crate::received_request::ReceivedRequest;
 use crate::routes::Route;
 
 /// What the head says besides the headers of the client.
@@ -41,32 +42,30 @@ pub(crate) struct ForwardingContext<'a> {
     pub(crate) reads_odd_headers: bool,
 }
 
-impl<E: Engine> Gateway<E> {
-    /// Appends the head of a request as it is forwarded. `scratch` is a temporary buffer.
-    pub(crate) fn write_request<H: RequestHead>(
-        &self,
-        (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
-        request: &ReceivedRequest<'_, H>,
-        admitted: &Admission<'_>,
-        origin: &Origin<'_>,
-        options: RequestOptions<'_>,
-    ) {
-        let route = admitted.route;
-        let context = ForwardingContext {
-            request_id: origin.request_id(),
-            is_trusted: route.trusts(request.client.peer.ip()),
-            default_host: &route.default_host,
-            repeats_identity: admitted.repeats_identity.then_some(route),
-            reads_odd_headers: self.reads_odd_headers(route, origin),
-        };
-        let is_alike = |name: &str| self.is_alike_header(route, name, origin);
-        write_request((out, scratch), request, context, options, is_alike);
-    }
+/// Appends the head of an admitted request as it is forwarded. `scratch` is a temporary buffer.
+pub(crate) fn write_request<E: Engine, H: RequestHead>(
+    policy: &AdmissionPolicy<E>,
+    (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
+    request: &ReceivedRequest<'_, H>,
+    admission: &Admission<'_>,
+    origin: &Origin<'_>,
+    options: RequestOptions<'_>,
+) {
+    let route = admission.route;
+    let context = ForwardingContext {
+        request_id: origin.request_id(),
+        is_trusted: route.trusts(request.client.peer.ip()),
+        default_host: &route.default_host,
+        repeats_identity: admission.repeats_identity.then_some(route),
+        reads_odd_headers: policy.reads_odd_headers(route, origin),
+    };
+    let is_alike = |name: &str| policy.is_alike_header(route, name, origin);
+    write_head((out, scratch), request, context, options, is_alike);
 }
 
 /// Appends the head of a request. `is_alike` tells whether servers may take a header for one that
 /// requests are routed or counted by.
-pub(crate) fn write_request<H: RequestHead>(
+pub(crate) fn write_head<H: RequestHead>(
     (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
     request: &ReceivedRequest<'_, H>,
     context: ForwardingContext<'_>,

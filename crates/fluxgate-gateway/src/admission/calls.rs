@@ -1,5 +1,7 @@
 //! Requests of routes that count the tokens of language models.
 
+use std::sync::Arc;
+
 use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::{Decision, Outcome, RequestContextBuilder, Settlement};
 use fluxgate_http::{
@@ -8,21 +10,37 @@ use fluxgate_http::{
 };
 use fluxgate_llm::Api;
 
-use super::ReceivedRequest;
 use crate::config::{LlmConfig, MAX_CALL_BODY, UnknownCalls};
 use crate::error::GatewayError;
-use crate::gateway::{Engine, Gateway};
-use crate::llm::{CallKind, ReadBody, ReservedCall, with_tokens};
+use crate::llm::{BodyBuffer, CallKind, ReadBody, ReservedCall, with_tokens};
+use crate::received_request::ReceivedRequest;
 
 /// What a filter that counts tokens says of a request, and the call that it makes, if any.
 type CallOutcome = (FilterOutcome<Decision>, Option<ReservedCall>);
 
-impl<E: Engine> Gateway<E> {
+/// Evaluates requests by filters that count tokens.
+#[derive(Debug)]
+pub(super) struct CallPolicy {
+    /// The largest body of a call in bytes.
+    max_body: u64,
+    /// The memory for bodies.
+    bodies: Arc<BodyBuffer>,
+}
+
+impl CallPolicy {
+    pub(super) fn new(max_body: Option<u64>, buffer: u64) -> Self {
+        Self {
+            max_body: max_body.unwrap_or(MAX_CALL_BODY),
+            bodies: BodyBuffer::new(buffer),
+        }
+    }
+
     /// Evaluates a request by the filter that counts tokens.
-    pub(super) async fn evaluate_call<D, H>(
+    pub(super) async fn evaluate<D, H>(
         &self,
         llm: LlmConfig,
-        (filter, handler): (&Filter, &H),
+        filter: &Filter,
+        handler: &H,
         request: &ReceivedRequest<'_, D>,
         body: &mut impl ReadBody,
     ) -> Result<CallOutcome, GatewayError>
@@ -92,8 +110,7 @@ impl<E: Engine> Gateway<E> {
                 Err(refused) => return Ok((refused, None)),
             }
         };
-        let max = self.limits.body_bytes.map_or(MAX_CALL_BODY, u64::from);
-        let read = body.read(max, &self.call_bodies).await;
+        let read = body.read(self.max_body, &self.bodies).await;
         let mut call = match read.and_then(|body| ReservedCall::read(api, body, llm.reserve)) {
             Ok(call) => call,
             Err(error) if has_arrived => {

@@ -4,11 +4,11 @@ use fluxgate_core::path::RequestPath;
 use http::request::Parts;
 
 use super::WrittenHead;
-use crate::admission::{ConnectionInfo, ReceivedRequest};
 use crate::fast_path::FastRequest;
 use crate::http_server::origin_form;
+use crate::received_request::{ConnectionInfo, ReceivedRequest};
 use crate::request_checks;
-use crate::upstream_request::{ForwardingContext, RequestOptions, write_request};
+use crate::upstream_request::{ForwardingContext, RequestOptions, write_head};
 
 /// A request is found in exactly its own bytes, hyper's path would read it in the same way,
 /// and what an upstream gets can be read in one way only.
@@ -98,7 +98,7 @@ fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
     };
     let (mut written, mut scratch) = (Vec::new(), Vec::new());
     let out = (&mut written, &mut scratch);
-    write_request(out, &received, context, options, |_| false);
+    write_head(out, &received, context, options, |_| false);
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut seen = httparse::Request::new(&mut headers);
     assert_eq!(

@@ -14,85 +14,97 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::service::Client;
+use super::service::HttpService;
 use super::tunnel::PendingTunnel;
-use crate::admission::ConnectionInfo;
+use crate::engine::Engine;
 use crate::error::GatewayError;
 use crate::fast_path;
-use crate::gateway::{Engine, Gateway};
+use crate::gateway::Gateway;
+use crate::received_request::ConnectionInfo;
 use crate::timeouts::{ConnectionState, TimeoutStream, idle_after_parking};
 
 /// A parked connection, and what has been read of its next request.
 type ParkedConnection<S> = (S, Vec<u8>);
 
-impl<E: Engine> Gateway<E> {
-    /// Serves a connection until it ends. Once `closing` is cancelled, requests in flight are
-    /// answered and the connection ends.
-    pub async fn serve<S: ClientStream>(
-        self: Arc<Self>,
-        stream: S,
-        peer: SocketAddr,
-        closing: CancellationToken,
-    ) {
-        let Ok(port) = stream.tcp().local_addr().map(|address| address.port()) else {
-            return;
-        };
-        let info = ConnectionInfo {
+/// Serves a connection until it ends. Once `closing` is cancelled, requests in flight are
+/// answered and the connection ends.
+pub async fn serve<E: Engine, S: ClientStream>(
+    gateway: Arc<Gateway<E>>,
+    stream: S,
+    peer: SocketAddr,
+    closing: CancellationToken,
+) {
+    let Ok(port) = stream.tcp().local_addr().map(|address| address.port()) else {
+        return;
+    };
+    let connection = ClientConnection {
+        gateway: &gateway,
+        info: ConnectionInfo {
             peer,
             port,
             is_secure: stream.is_secure(),
-        };
-        if stream.has_negotiated_http2() {
-            Box::pin(self.serve_with_hyper((stream, Vec::new()), info, &closing)).await;
-        } else {
-            self.serve_http1(stream, info, &closing).await;
-        }
+        },
+        closing: &closing,
+    };
+    if stream.has_negotiated_http2() {
+        Box::pin(connection.serve_with_hyper((stream, Vec::new()))).await;
+    } else {
+        connection.serve_http1(stream).await;
     }
+}
 
+/// A connection, apart from its stream.
+struct ClientConnection<'a, E> {
+    gateway: &'a Arc<Gateway<E>>,
+    info: ConnectionInfo,
+    closing: &'a CancellationToken,
+}
+
+impl<E: Engine> ClientConnection<'_, E> {
     /// Serves a connection over the fast path, and with hyper where a request needs it.
-    async fn serve_http1<S: ClientStream>(
-        self: &Arc<Self>,
-        mut stream: S,
-        info: ConnectionInfo,
-        closing: &CancellationToken,
-    ) {
+    async fn serve_http1<S: ClientStream>(&self, mut stream: S) {
+        let timeouts = &self.gateway.timeouts;
         // A client that connects has a request to send.
-        let mut timeout = self.timeouts.headers;
+        let mut timeout = timeouts.headers;
         loop {
-            let served = fast_path::serve(stream, info, self, closing, timeout);
+            let served = fast_path::serve(stream, self.info, self.gateway, self.closing, timeout);
             let Some(mut parked) = served.await else {
                 return;
             };
             while !parked.1.is_empty() {
                 // Boxed, so that connections on the fast path reserve no space for this large
                 // future.
-                let served = Box::pin(self.serve_with_hyper(parked, info, closing));
+                let served = Box::pin(self.serve_with_hyper(parked));
                 match served.await {
                     Some(again) => parked = again,
                     None => return,
                 }
             }
             stream = parked.0;
-            timeout = idle_after_parking(&self.timeouts);
+            timeout = idle_after_parking(timeouts);
         }
     }
 
     /// Serves a connection with hyper. Returns it when it can be parked: an idle connection
     /// needs none of hyper's memory.
     async fn serve_with_hyper<S: ClientStream>(
-        self: &Arc<Self>,
+        &self,
         (stream, read): ParkedConnection<S>,
-        info: ConnectionInfo,
-        closing: &CancellationToken,
     ) -> Option<ParkedConnection<S>> {
+        let Self {
+            gateway,
+            info,
+            closing,
+        } = *self;
         let mut stream = PrefixedStream::new(read, stream);
-        let client = &Arc::new(Client {
+        let service = Arc::new(HttpService {
+            gateway: Arc::clone(gateway),
             info,
             state: Arc::new(ConnectionState::default()),
             tunnel: PendingTunnel::default(),
             closing: closing.clone(),
         });
-        let first_head_by = Instant::now() + self.timeouts.headers;
+        let first_head_by = Instant::now() + gateway.timeouts.headers;
         let is_http2 = until_closing(stream.is_http2(), closing);
         let is_http2 = tokio::time::timeout_at(first_head_by, is_http2).await;
         let Ok(Some(Ok(is_http2))) = is_http2 else {
@@ -101,21 +113,21 @@ impl<E: Engine> Gateway<E> {
         let stream = ErrorRewriter::new(
             stream,
             HeadErrors {
-                gateway: Arc::clone(self),
-                state: Arc::clone(&client.state),
+                gateway: Arc::clone(gateway),
+                state: Arc::clone(&service.state),
                 is_http2,
             },
         );
-        let state = Arc::clone(&client.state);
-        let stream = TimeoutStream::new(stream, state, self.timeouts, is_http2, first_head_by);
+        let state = Arc::clone(&service.state);
+        let stream = TimeoutStream::new(stream, state, gateway.timeouts, is_http2, first_head_by);
         let stream = TokioIo::new(stream);
-        let service = service_fn(|request| {
-            let (gateway, client) = (Arc::clone(self), Arc::clone(client));
+        let respond = service_fn(|request| {
+            let service = Arc::clone(&service);
             // Boxed, so that the many idle connections reserve no space for this large future.
-            Box::pin(async move { Ok::<_, Infallible>(gateway.respond(request, &client).await) })
+            Box::pin(async move { Ok::<_, Infallible>(service.respond(request).await) })
         });
         if is_http2 {
-            let connection = self.builders.http2.serve_connection(stream, service);
+            let connection = gateway.builders.http2.serve_connection(stream, respond);
             let mut connection = Box::pin(connection);
             let ended = tokio::select! {
                 biased;
@@ -123,7 +135,7 @@ impl<E: Engine> Gateway<E> {
                 () = async {
                     tokio::select! {
                         () = closing.cancelled() => {}
-                        () = client.state.expired() => {}
+                        () = service.state.expired() => {}
                     }
                 } => {
                     connection.as_mut().graceful_shutdown();
@@ -133,7 +145,7 @@ impl<E: Engine> Gateway<E> {
             log_end(ended);
             return None;
         }
-        let mut connection = Box::new(self.builders.http1.serve_connection(stream, service));
+        let mut connection = Box::new(gateway.builders.http1.serve_connection(stream, respond));
         let ended = tokio::select! {
             biased;
             ended = until_closing(&mut *connection, closing) => match ended {
@@ -143,7 +155,7 @@ impl<E: Engine> Gateway<E> {
                     (&mut *connection).await
                 }
             },
-            () = client.state.parked() => {
+            () = service.state.parked() => {
                 let parts = connection.into_parts();
                 let stream = parts.io.into_inner().into_inner().into_inner();
                 let (mut read, stream) = stream.into_parts();
@@ -152,10 +164,10 @@ impl<E: Engine> Gateway<E> {
             }
         };
         log_end(ended);
-        if let Some(tunnel) = client.tunnel.take() {
+        if let Some(tunnel) = service.tunnel.take() {
             let parts = connection.into_parts();
             let stream = PrefixedStream::new(parts.read_buf.into(), parts.io.into_inner());
-            Box::pin(tunnel.run(stream, self.timeouts.idle, closing)).await;
+            Box::pin(tunnel.run(stream, gateway.timeouts.idle, closing)).await;
         }
         None
     }
@@ -188,7 +200,7 @@ impl<E: Engine> LibraryErrors for HeadErrors<E> {
             _ => GatewayError::Unreadable,
         };
         let origin = Origin::of(Listener::Gateway);
-        self.gateway.log(&error, &origin, None, None);
+        self.gateway.policy.log_refusal(&error, &origin, None, None);
         let engine = &self.gateway.engine;
         engine.record_response(status.as_u16(), &origin);
         Some(closing_response(&error.problem(), origin.request_id()))

@@ -17,43 +17,44 @@ use tokio_util::sync::CancellationToken;
 
 use super::response_body::ResponseBody;
 use super::tunnel::{PendingTunnel, Tunnel};
-use crate::admission::{Admission, ConnectionInfo, ReceivedRequest, Refusal};
+use crate::admission::{Admission, Refusal};
 use crate::echo;
+use crate::engine::Engine;
 use crate::error::GatewayError;
 use crate::exchange::{BodyReader, ExpectedResponse, OutgoingRequest, ResponseHead};
 use crate::forward::{ForwardError, ForwardOutcome, UpstreamResponse};
-use crate::gateway::{Engine, Gateway};
+use crate::gateway::Gateway;
 use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
+use crate::received_request::{ConnectionInfo, ReceivedRequest};
 use crate::request_body::RequestBody;
 use crate::request_checks::{self, CheckedHead};
 use crate::timeouts::{ConnectionState, watch_response};
-use crate::upstream_request::RequestOptions;
+use crate::upstream_request::{RequestOptions, write_request};
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A client connection.
+/// Responds to the requests of one connection.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct HttpService<E> {
+    pub(super) gateway: Arc<Gateway<E>>,
     pub(super) info: ConnectionInfo,
     pub(super) state: Arc<ConnectionState>,
     pub(super) tunnel: PendingTunnel,
     pub(super) closing: CancellationToken,
 }
 
-impl<E: Engine> Gateway<E> {
+impl<E: Engine> HttpService<E> {
     /// Responds to a request.
-    pub(super) async fn respond(
-        &self,
-        request: Request<Incoming>,
-        client: &Client,
-    ) -> Response<ResponseBody> {
-        let in_flight = client.state.begin();
+    pub(super) async fn respond(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+        let in_flight = self.state.begin();
         let (parts, body) = request.into_parts();
         let origin = Origin::with_headers(Listener::Gateway, &parts.headers);
-        let mut response = self.forward_or_reject(&parts, body, &origin, client).await;
+        let mut response = self.forward_or_reject(&parts, body, &origin).await;
         let status = response.status();
-        self.engine.record_response(status.as_u16(), &origin);
+        self.gateway
+            .engine
+            .record_response(status.as_u16(), &origin);
         // Makes the id if there is none yet.
         let _ = origin.request_id();
         if let Some(mut id) = origin.into_id() {
@@ -63,7 +64,7 @@ impl<E: Engine> Gateway<E> {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            client.tunnel.hold(in_flight);
+            self.tunnel.hold(in_flight);
             return response;
         }
         if parts.version == Version::HTTP_2 {
@@ -71,7 +72,7 @@ impl<E: Engine> Gateway<E> {
             response.headers_mut().remove(CONNECTION);
             return response.map(|body| body.split(watch_response()).holding(in_flight));
         }
-        if client.closing.is_cancelled() {
+        if self.closing.is_cancelled() {
             response.headers_mut().insert(CONNECTION, CLOSE);
         }
         response.map(|body| body.holding(in_flight))
@@ -82,18 +83,17 @@ impl<E: Engine> Gateway<E> {
         parts: &Parts,
         body: Incoming,
         origin: &Origin<'_>,
-        client: &Client,
     ) -> Response<ResponseBody> {
-        let max = self.limits.body_bytes.map(u64::from);
+        let max = self.gateway.limits.body_bytes.map(u64::from);
         let body_length = body.size_hint().exact();
         let checked = request_checks::check(parts);
         let awaits_continue = checked.as_ref().is_ok_and(|head| head.awaits_continue);
         // If it is dropped before its end, the connection is drained.
-        let body = RequestBody::new(body, max, awaits_continue, &client.state);
+        let body = RequestBody::new(body, max, awaits_continue, &self.state);
         let checked = match checked {
             Ok(checked) => checked,
             Err(error) => {
-                self.log(&error, origin, None, None);
+                self.gateway.policy.log_refusal(&error, origin, None, None);
                 return rejection(&Refusal::new(error, LimitHeaders::default()));
             }
         };
@@ -104,25 +104,25 @@ impl<E: Engine> Gateway<E> {
             connection: &checked.connection,
             body_length,
             upgrades: checked.upgrade.is_some() && can_upgrade(parts),
-            client: client.info,
+            client: self.info,
         };
         let mut body = IncomingBody {
             body,
-            idle: self.timeouts.idle,
-            whole: self.timeouts.request,
+            idle: self.gateway.timeouts.idle,
+            whole: self.gateway.timeouts.request,
         };
-        let mut admitted = match self.admit(&request, &mut body, origin).await {
+        let mut admitted = match self.gateway.policy.admit(&request, &mut body, origin).await {
             Ok(admitted) => admitted,
             Err(rejected) => return rejection(&rejected),
         };
         let forwarded = self
-            .forward_admitted(&request, &checked, body.body, &mut admitted, origin, client)
+            .forward_admitted(&request, &checked, body.body, &mut admitted, origin)
             .await;
         match forwarded {
             Ok(mut response) => {
                 admitted.limit_headers.write(response.headers_mut());
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    client.tunnel.keep(admitted.held);
+                    self.tunnel.keep(admitted.held);
                     return response;
                 }
                 response.map(|body| body.keeping(admitted.held))
@@ -138,7 +138,6 @@ impl<E: Engine> Gateway<E> {
         body: Option<Box<RequestBody>>,
         admitted: &mut Admission<'_>,
         origin: &Origin<'_>,
-        client: &Client,
     ) -> Result<Response<ResponseBody>, GatewayError> {
         let parts = request.head;
         let counts_calls = admitted.route.counts_calls(request.path);
@@ -159,9 +158,10 @@ impl<E: Engine> Gateway<E> {
         };
         let mut buffers = Buffers::take();
         let (out, scratch) = (&mut buffers.output, &mut buffers.json);
-        self.write_request((out, scratch), request, admitted, origin, options);
+        let policy = &self.gateway.policy;
+        write_request(policy, (out, scratch), request, admitted, origin, options);
         let whole = admitted.body.take();
-        let body = whole.map_or(body, |whole| Some(RequestBody::whole(whole, &client.state)));
+        let body = whole.map_or(body, |whole| Some(RequestBody::whole(whole, &self.state)));
         let mut call = admitted.call.take();
         if let Some(call) = &mut call {
             call.sent();
@@ -172,16 +172,15 @@ impl<E: Engine> Gateway<E> {
             wanted,
         };
         let forwarded = self
+            .gateway
             .forwarder
             .forward(admitted.route, outgoing, |head, _| response_head(head));
         let response = match forwarded.await {
-            Ok(ForwardOutcome::Response(response)) => {
-                Ok(self.pass_on(response, wanted, call, client))
-            }
+            Ok(ForwardOutcome::Response(response)) => Ok(self.pass_on(response, wanted, call)),
             Ok(ForwardOutcome::Echo(body)) => {
                 MeteredCall::unsent(call);
                 let length = match body {
-                    Some(mut body) => body.discard(self.timeouts.idle).await,
+                    Some(mut body) => body.discard(self.gateway.timeouts.idle).await,
                     None => Ok(0),
                 };
                 length
@@ -196,7 +195,12 @@ impl<E: Engine> Gateway<E> {
         buffers.release();
         response.map_err(|failed| {
             let assignment = failed.assignment.as_ref();
-            self.log(&failed.error, origin, Some(admitted.route), assignment);
+            self.gateway.policy.log_refusal(
+                &failed.error,
+                origin,
+                Some(admitted.route),
+                assignment,
+            );
             failed.error
         })
     }
@@ -207,7 +211,6 @@ impl<E: Engine> Gateway<E> {
         response: UpstreamResponse<Response<()>>,
         wanted: ExpectedResponse,
         call: Option<Box<MeteredCall>>,
-        client: &Client,
     ) -> Response<ResponseBody> {
         let UpstreamResponse {
             exchange,
@@ -217,7 +220,7 @@ impl<E: Engine> Gateway<E> {
         let body = if head.status() == StatusCode::SWITCHING_PROTOCOLS {
             let unread = exchange.buffers.input[exchange.unread.clone()].to_vec();
             exchange.buffers.release();
-            client.tunnel.put(Tunnel {
+            self.tunnel.put(Tunnel {
                 upstream: PrefixedStream::new(unread, exchange.stream),
                 assignment,
                 in_flight: None,
@@ -225,7 +228,10 @@ impl<E: Engine> Gateway<E> {
             });
             ResponseBody::whole("")
         } else {
-            let (limit, idle) = (&self.forwarder.connections, self.timeouts.idle);
+            let (limit, idle) = (
+                &self.gateway.forwarder.connections,
+                self.gateway.timeouts.idle,
+            );
             let reader = BodyReader::new(exchange, assignment, limit, idle, wanted.trailers);
             match call {
                 Some(mut call) => {

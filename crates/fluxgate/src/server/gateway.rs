@@ -60,7 +60,7 @@ impl GatewayListener {
         peer: SocketAddr,
         closing: CancellationToken,
     ) -> impl Future<Output = ()> + use<S> {
-        Arc::clone(&self.gateway).serve(stream, peer, closing)
+        fluxgate_gateway::serve(Arc::clone(&self.gateway), stream, peer, closing)
     }
 }
 

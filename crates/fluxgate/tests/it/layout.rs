@@ -47,7 +47,7 @@ const LAYERS: [(&str, &str); 9] = [
     (
         "fluxgate-gateway",
         "config error hop_by_hop timeouts upstream request_body exchange routes forward \
-         http_builders llm gateway admission forwarded_headers upstream_request request_checks echo fast_path \
+         http_builders llm engine received_request admission gateway forwarded_headers upstream_request request_checks echo fast_path \
          http_server fuzz",
     ),
     (
