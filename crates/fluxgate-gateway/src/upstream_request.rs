@@ -18,8 +18,8 @@ pub(crate) struct RequestOptions<'a> {
     pub(crate) target: &'a str,
     /// Whether the length of the body is unknown.
     pub(crate) is_chunked: bool,
-    /// The length of the body, if it replaces that of the client. Then the response is asked
-    /// to be unencoded too, so that it can be read.
+    /// The length of the body, if it replaces that of the client. Then the request also
+    /// refuses encodings, so that the response can be read.
     pub(crate) replaced_body: Option<usize>,
     /// Whether the client accepts trailers.
     pub(crate) trailers: bool,
@@ -63,7 +63,7 @@ pub(crate) fn write_request<E: Engine, H: RequestHead>(
     write_head((out, scratch), request, context, options, is_alike);
 }
 
-/// Appends the head of a request. `is_alike` tells whether servers may take a header for one that
+/// Appends the head of a request. `is_alike` returns whether servers may take a header for one that
 /// requests are routed or counted by.
 pub(crate) fn write_head<H: RequestHead>(
     (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),

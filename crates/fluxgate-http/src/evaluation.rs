@@ -169,7 +169,7 @@ impl<'a, H: Handler> Evaluation<'a, H> {
         self.decide(Mode::Peek).await
     }
 
-    /// Returns how the request is refused by what is known of it now, or `None` if it may still
+    /// Returns the refusal that is certain from the head of the request, or `None` if it may still
     /// pass. Nothing is charged. Its context must not cost more than that of the final
     /// evaluation. A report that is not final is ignored.
     ///

@@ -133,7 +133,7 @@ impl Problem {
     }
 
     /// Creates the problem of a request with an invalid token: 401 with a challenge. It does not
-    /// say what is wrong with the token, which would help to forge one.
+    /// give the reason, which would help to forge a token.
     pub fn invalid_token() -> Self {
         Self::unauthorized("the token is invalid", INVALID_TOKEN_CHALLENGE)
     }

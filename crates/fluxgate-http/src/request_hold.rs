@@ -21,7 +21,7 @@ const RETRIES: [Duration; 3] = [
 /// The hold of a request whose rules take slots or whose charge is held.
 ///
 /// The layer adds it to the extensions of the request, so that the inner service can settle it
-/// with the real cost. If it does not, the charges stay as reserved. The slots are given back
+/// with the real cost. If it does not, the charges stay as reserved. The slots are released
 /// when the response body has ended or is dropped.
 ///
 /// ```
@@ -42,12 +42,11 @@ pub struct RequestHold(Arc<Mutex<Option<Box<dyn ErasedHold>>>>);
 
 impl RequestHold {
     /// Creates the hold of a request from one that is kept.
-    #[doc(hidden)]
     pub fn new<K: HoldKeeper>(kept: KeptHold<K>) -> Self {
         Self(Arc::new(Mutex::new(Some(Box::new(kept)))))
     }
 
-    /// Settles with the real cost and gives the slots back. Returns `None` if the hold has
+    /// Settles with the real cost and releases the slots. Returns `None` if the hold has
     /// ended: it was settled before, the response has ended, or it could not be renewed.
     ///
     /// # Errors
@@ -59,9 +58,8 @@ impl RequestHold {
         hold.settle(settlement).await
     }
 
-    /// Settles the rules that count these attributes and gives the slots back, without
+    /// Settles the rules that count these attributes and releases the slots, without
     /// waiting for the store. If it fails, it is tried again: a hold is settled only once.
-    #[doc(hidden)]
     pub fn settle_in_background<const N: usize>(&self, costs: [(&'static str, u64); N]) {
         if let Some(hold) = self.take() {
             poll_once_or_spawn(async move {
@@ -72,7 +70,6 @@ impl RequestHold {
 
     /// Returns all units and slots, without waiting for the store. If it fails, it is tried
     /// again.
-    #[doc(hidden)]
     pub fn release_in_background(&self) {
         if let Some(hold) = self.take() {
             poll_once_or_spawn(settle_with_retries(hold, Settlement::RELEASE));

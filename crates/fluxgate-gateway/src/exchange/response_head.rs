@@ -9,14 +9,14 @@ use crate::hop_by_hop::{HeaderKind, connection_options};
 
 const MAX_HEADERS: usize = 100;
 
-/// What the client asked for besides a response.
+/// The parts of a response that the client expects or accepts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExpectedResponse {
     /// Whether it is a `HEAD` request, so that no body follows.
     pub(crate) head_only: bool,
     /// Whether the client accepts trailers.
     pub(crate) trailers: bool,
-    /// Whether the client asked for another protocol.
+    /// Whether the client requested another protocol.
     pub(crate) upgrade: bool,
 }
 

@@ -100,7 +100,7 @@ impl MeteredBody {
         both.freeze()
     }
 
-    /// Settles the call; returns what is left to pass on.
+    /// Settles the call. Returns the rest to send.
     fn finish(&mut self) -> Vec<u8> {
         let call = self.call.take();
         call.map_or_else(Vec::new, |mut call| call.finish())

@@ -25,7 +25,7 @@ pub(super) struct ResponseBody {
     split: Option<(Arc<Progress>, Bytes)>,
     /// Until the body has ended, the request is in flight.
     _in_flight: Option<InFlight>,
-    /// The slots of the request, which are given back when the body has ended.
+    /// The slots of the request, which are released when the body has ended.
     _held: HeldUntilDropped,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Tunnel {
     /// Counts the request as outstanding.
     pub(super) assignment: Assignment,
     pub(super) in_flight: Option<InFlight>,
-    /// The slots of the request, which are given back when the tunnel ends.
+    /// The slots of the request, which are released when the tunnel ends.
     pub(super) held: HeldUntilDropped,
 }
 

@@ -78,7 +78,7 @@ impl Drop for BufferPermit {
     }
 }
 
-/// A body of a call, of which the buffer counts every byte of capacity.
+/// The body of a call. The buffer counts every byte of its capacity.
 #[derive(Debug)]
 pub(crate) struct BufferedBody {
     content: Vec<u8>,
@@ -97,7 +97,7 @@ impl BufferedBody {
         let capacity = self.permit.bytes;
         if needed > capacity {
             let doubled = (2 * capacity).max(FIRST_CAPACITY).min(self.max).max(needed);
-            // Near the bound, what is needed may fit where twice as much does not.
+            // Near the bound, the needed size may fit where twice as much does not.
             if !self.permit.extend_to(doubled) && !self.permit.extend_to(needed) {
                 return Err(GatewayError::BufferFull);
             }

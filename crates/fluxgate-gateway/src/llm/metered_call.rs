@@ -124,12 +124,12 @@ impl MeteredCall {
         }
     }
 
-    /// Takes the end of the answer and settles the call. Returns what is left to pass on.
+    /// Takes the end of the answer and settles the call. Returns the rest to send.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         self.end(Meter::finish)
     }
 
-    /// Settles a call whose answer is cut off here. Returns what is left to pass on.
+    /// Settles a call whose answer is cut off here. Returns the rest to send.
     pub(crate) fn cut_off(&mut self) -> Vec<u8> {
         self.end(Meter::cut_off)
     }

@@ -67,11 +67,11 @@ impl ReservedCall {
         }
     }
 
-    /// Lowers the tokens of the completion to what is left for it.
+    /// Lowers the tokens of the completion to the tokens that are left for it.
     ///
     /// The bound is sent also if the client stated none, so that the call cannot use more than
     /// it reserved. If nothing is left, the bound is what the rules ever allow: the call is
-    /// denied, or waits, as if it had asked for no more.
+    /// denied, or waits, as if it had requested no more.
     pub(crate) fn clamp<'d>(&mut self, levels: impl Iterator<Item = BandLevel<'d>>) {
         let prompt = self.request.prompt_tokens();
         let (mut left, mut most) = (None::<u64>, u64::MAX);

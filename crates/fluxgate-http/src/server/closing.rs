@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// How long a connection without a request stays open once the service shuts down.
 pub const LINGER: Duration = Duration::from_millis(500);
 
-/// How long a client may leave unread what is sent to it.
+/// How long a client may leave sent data unread.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long, and how much, is read from a client after the last response.
@@ -48,7 +48,7 @@ where
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Writes what is left, and flushes it: TLS has a buffer of its own.
+/// Writes the rest, and flushes it: TLS has a buffer of its own.
 fn poll_send<S>(stream: &mut S, cx: &mut Context<'_>, left: &mut &[u8]) -> Poll<io::Result<()>>
 where
     S: AsyncWrite + Unpin,
@@ -69,7 +69,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let closed = async {
-        // TLS says goodbye, which waits for a client that reads nothing.
+        // TLS sends its close notification, which waits for a client that reads nothing.
         stream.shutdown().await?;
         let mut rest = stream.take(MAX_DRAIN);
         tokio::io::copy(&mut rest, &mut tokio::io::sink()).await

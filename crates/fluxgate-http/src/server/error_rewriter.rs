@@ -25,7 +25,7 @@ pub trait LibraryErrors {
     /// if the bytes are part of another response.
     fn replace(&mut self, status: StatusCode) -> Option<Vec<u8>>;
 
-    /// Whether the client may still be sending what is never read.
+    /// Returns whether the client may still be sending input that is never read.
     fn has_unread(&self) -> bool {
         false
     }

@@ -12,7 +12,7 @@ pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The header for the outcome of a decision, on responses without a body for it.
 pub const OUTCOME: HeaderName = HeaderName::from_static("x-fluxgate-outcome");
 
-/// The status that the rule of a forbidden request asks for. Decisions in JSON do not have it.
+/// The status of the rule that forbids a request. Decisions in JSON do not have it.
 pub const STATUS: HeaderName = HeaderName::from_static("x-fluxgate-status");
 
 /// The listeners.

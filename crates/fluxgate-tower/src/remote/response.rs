@@ -13,7 +13,7 @@ use super::pool::CallError;
 const RESET: &str = "x-ratelimit-reset";
 const POLICY: &str = "ratelimit-policy";
 const RATE_LIMIT: &str = "ratelimit";
-/// The status that the rule of a forbidden request asks for.
+/// The status of the rule that forbids a request.
 const STATUS: &str = "x-fluxgate-status";
 
 /// The decision of the service.
