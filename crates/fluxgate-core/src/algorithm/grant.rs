@@ -97,8 +97,20 @@ pub struct GrantReport {
 pub struct LeaseRequest {
     /// The most units that it can use.
     pub want: u32,
-    /// Its reports about earlier grants.
-    pub reports: SmallVec<[GrantReport; 2]>,
+    reports: SmallVec<[GrantReport; 2]>,
+}
+
+impl LeaseRequest {
+    /// Creates a request for at most `want` units, with reports about earlier grants.
+    pub fn new(want: u32, reports: impl IntoIterator<Item = GrantReport>) -> Self {
+        let reports = reports.into_iter().collect();
+        Self { want, reports }
+    }
+
+    /// Returns the reports about earlier grants.
+    pub fn reports(&self) -> &[GrantReport] {
+        &self.reports
+    }
 }
 
 /// The answer to a [`LeaseRequest`].

@@ -78,10 +78,7 @@ fn a_grant_of_a_calendar_window_ends_with_the_window() {
     let edge = 1_796_083_200_000_000;
     for before in [1, 500, 999_999] {
         let mut kept = Outstanding::default();
-        let request = LeaseRequest {
-            want: 10,
-            ..LeaseRequest::default()
-        };
+        let request = LeaseRequest::new(10, []);
         let (granted, cell) = grant(&lease, None, &mut kept, instant(edge - before), &request);
         assert_eq!((granted.units, granted.ends), (10, edge));
         let usable = granted.usable_for(&lease).get();

@@ -43,8 +43,8 @@ impl Request {
         put(&mut out, ask.want.into(), 4);
         put(&mut out, lease.span().get() / 1000, 4);
         // At most the grants of a holder, and the bits of a number.
-        out.extend_from_slice(&[ask.reports.len() as u8, rungs as u8]);
-        for report in &ask.reports {
+        out.extend_from_slice(&[ask.reports().len() as u8, rungs as u8]);
+        for report in ask.reports() {
             put(&mut out, report.ends, 7);
             put(&mut out, report.spent.into(), 4);
             put(&mut out, report.returned.into(), 4);

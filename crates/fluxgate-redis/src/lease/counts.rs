@@ -35,7 +35,7 @@ pub(super) struct UnitCounts {
 impl UnitCounts {
     pub(super) fn add_request(&self, request: &LeaseRequest) {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let reports = request.reports.iter();
+        let reports = request.reports().iter();
         let returned = reports.map(|report| u64::from(report.returned)).sum();
         self.returned.fetch_add(returned, Ordering::Relaxed);
     }

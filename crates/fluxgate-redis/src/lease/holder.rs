@@ -370,7 +370,7 @@ impl LeaseHolder {
         is_returned: impl Fn(&ActiveGrant) -> bool,
         now: u64,
     ) -> LeaseRequest {
-        let mut reports = SmallVec::new();
+        let mut reports = SmallVec::<[GrantReport; 2]>::new();
         self.in_flight = want;
         for grant in &mut self.grants {
             let returned = if is_returned(grant) { grant.left } else { 0 };
@@ -390,7 +390,7 @@ impl LeaseHolder {
         self.is_queued = false;
         self.requested_at = now;
         self.used_since = 0;
-        LeaseRequest { want, reports }
+        LeaseRequest::new(want, reports)
     }
 
     /// Adds what the server granted in reply to a request sent at `sent_at`.

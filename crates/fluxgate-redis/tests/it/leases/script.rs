@@ -104,10 +104,7 @@ fn compare(wire: &Wire, band: &Band, steps: &[Step]) {
                         returned: *returned,
                     }
                 };
-                let request = LeaseRequest {
-                    want: *want,
-                    reports: reports.iter().map(report).collect(),
-                };
+                let request = LeaseRequest::new(*want, reports.iter().map(report));
                 let (granted, after) = grant(lease, cell, &mut outstanding, now, &request);
                 cell = after;
                 let left = balance_of(lease.shared(), cell, now);
