@@ -301,7 +301,7 @@ fn serve(
         Listener::Api => port.serve(
             acceptor,
             ApiConnections {
-                server: http_server(api::router(&api)),
+                server: http_server(api::router(api)),
                 api: Arc::clone(api),
                 closing,
             },
