@@ -33,7 +33,7 @@ const LAYERS: [(&str, &str); 9] = [
     ("fluxgate-tower", "remote rate_limit"),
     (
         "fluxgate-simulate",
-        "time event holds combined input summary missing_sets changes report simulation fuzzing",
+        "time event combined input summary replay changes report simulation fuzzing",
     ),
     (
         "fluxgate-import",
