@@ -22,8 +22,8 @@ pub(crate) struct PermitRequest<'a> {
 }
 
 impl Request {
-    /// Decides these checks, of which there must be at least one. `part` is the record of their
-    /// hold, if they may be only a part of it.
+    /// Decides one or more checks. `part` is the record of their hold, if they may be only a
+    /// part of it.
     pub(crate) fn decide(checks: &Checks<'_>, naming: &KeyNaming, part: Option<&HoldPart>) -> Self {
         let op = match checks.mode() {
             Mode::Take | Mode::TakeNow => Op::Take,
@@ -106,7 +106,7 @@ impl Request {
         }
     }
 
-    /// Refunds units to every band of a subject, of which there must be at least one.
+    /// Refunds units to one or more bands of a subject.
     pub(crate) fn refund(
         subject: Subject<'_>,
         bands: &[Band],
@@ -116,8 +116,7 @@ impl Request {
         Self::refund_or_cancel(Op::Refund, subject, bands, units, &[], naming)
     }
 
-    /// Cancels a charge of `units` to every band of a subject, of which there must be at least
-    /// one.
+    /// Cancels a charge of `units` to one or more bands of a subject.
     pub(crate) fn cancel(
         subject: Subject<'_>,
         bands: &[Band],

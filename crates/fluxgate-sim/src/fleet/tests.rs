@@ -124,7 +124,7 @@ fn random_fleets_never_exceed_a_limit() {
 }
 
 /// After a loss, the shared part is full again, or a window starts at zero. Units that were out
-/// are spent or returned all the same.
+/// are still spent or returned.
 #[test]
 fn each_loss_of_data_admits_at_most_one_more_quota() {
     let (mut losses, mut over) = (0, 0);

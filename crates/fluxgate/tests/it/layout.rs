@@ -13,7 +13,7 @@ use imports::{Import, Modules, top_level};
 
 /// The crates and their modules, lowest first. A crate may depend only on crates earlier in
 /// this list, and a module may import only modules earlier in its line.
-const LAYERS: [(&str, &str); 9] = [
+const LAYERS: [(&str, &str); 10] = [
     (
         "fluxgate-core",
         "time clock text regular_file request_path context sip rate calendar hold limit percent lease quota algorithm key band \
@@ -26,6 +26,7 @@ const LAYERS: [(&str, &str); 9] = [
          lease codec sentinel per_runtime deadlines node cluster batch servers near_cache lease_client decider lease_keeper holds reservations hash_slots rule_store heartbeats \
          wait_permits store builder injected_time fuzzing",
     ),
+    ("fluxgate-sim", "clock random oracle fleet"),
     (
         "fluxgate-http",
         "trust alike_names request_head rate_limit_fields report headers problem client_ip claims source checked_headers jwt request_hold handler context wait_permits filter evaluation server",
