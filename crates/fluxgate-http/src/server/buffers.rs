@@ -66,7 +66,7 @@ impl Buffers {
 
     /// Reads the rest of a request: a client that writes head and body separately writes
     /// one right after the other. Returns how much there is now, which is less than
-    /// `wanted` if the rest takes longer than [`REST_TIMEOUT`].
+    /// `wanted` if the rest takes too long.
     pub async fn read_on(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),
