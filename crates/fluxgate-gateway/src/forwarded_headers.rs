@@ -166,11 +166,11 @@ mod tests {
     }
 
     const CLAIMS: [(&str, &str); 6] = [
-        ("X-ForwardOutcome-For", "1.1.1.1, 2.2.2.2"),
-        ("X-ForwardOutcome-For", "3.3.3.3"),
-        ("X-ForwardOutcome-Proto", "http"),
-        ("X-ForwardOutcome-Host", "b.example"),
-        ("X-ForwardOutcome-Port", "80"),
+        ("X-Forwarded-For", "1.1.1.1, 2.2.2.2"),
+        ("X-Forwarded-For", "3.3.3.3"),
+        ("X-Forwarded-Proto", "http"),
+        ("X-Forwarded-Host", "b.example"),
+        ("X-Forwarded-Port", "80"),
         ("Forwarded", "for=1.1.1.1"),
     ];
 
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn only_unwritten_headers_of_trusted_proxies_are_forwarded() {
         for (name, untrusted, trusted) in [
-            ("X-ForwardOutcome-For", true, true),
+            ("X-Forwarded-For", true, true),
             ("forwarded", true, true),
             ("x-forwarded-prefix", true, false),
             ("X-Real-IP", true, false),
