@@ -1,6 +1,9 @@
 //! Rules that change while the limiter runs.
 
 use fluxgate_core::task::ready;
+use fluxgate_core::{
+    Algorithm, Limiter, MemoryStore, OnMissingRuleSet, Quota, RequestContext, Rule, RuleSet,
+};
 use num_rational::BigRational;
 use proptest::prelude::*;
 
@@ -392,4 +395,32 @@ proptest! {
 /// Returns a refill that gives another rule another rate.
 fn readers_refill(number: u64, capacity: u64) -> u64 {
     1 + (number * 7 + capacity) % 9
+}
+
+#[test]
+fn a_handle_follows_its_rule_set_and_outlives_it() {
+    let set = |name: &str, capacity| {
+        let quota = Quota::per_hour(capacity).algorithm(Algorithm::SlidingLog);
+        let rule = Rule::new("all").global().band(quota);
+        RuleSet::builder(name).rule(rule).build().unwrap()
+    };
+    let limiter = Limiter::builder(set("api", 1), MemoryStore::default())
+        .on_missing_rule_set(OnMissingRuleSet::Deny)
+        .build();
+    let api = limiter.rule_set("api").unwrap();
+    let context = RequestContext::builder().build();
+    assert!(api.check_sync(&context).allowed());
+    assert!(!api.check_sync(&context).allowed());
+
+    ready(limiter.replace_rules(set("api", 3))).unwrap();
+    assert!(api.check_sync(&context).allowed());
+
+    ready(limiter.replace_rules(set("other", 3))).unwrap();
+    assert_eq!(api.name(), "api");
+    assert!(!api.check_sync(&context).allowed());
+    let unknown = limiter.rule_set("api").unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "there is no rule set `api`; the only one is `other`"
+    );
 }
