@@ -55,7 +55,7 @@ end
     )
 }
 
-/// A file with what is asked: `users` has the requests.
+/// Writes a script for wrk that sends these requests in turn.
 pub(crate) fn script(dir: &TempDir, requests: &str) -> PathBuf {
     dir.file("wrk.lua", format!("{requests}{IN_TURN}"))
 }

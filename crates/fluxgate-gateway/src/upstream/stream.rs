@@ -40,7 +40,7 @@ impl UpstreamStream {
     }
 
     /// Returns whether an idle connection can carry another request: the upstream has neither
-    /// closed it nor sent anything. The kernel is asked because the runtime may not have
+    /// closed it nor sent anything. It queries the kernel because the runtime may not have
     /// noticed yet, and a request that is sent over a closed connection cannot be repeated.
     pub(super) fn is_open(&mut self) -> bool {
         let mut byte = [MaybeUninit::uninit()];

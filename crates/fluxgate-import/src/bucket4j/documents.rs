@@ -1,4 +1,4 @@
-//! The documents of an `application.yml`, each of which may belong to a profile.
+//! The documents of an `application.yml`. Each may belong to a profile.
 
 use fluxgate_core::yaml::{Faults, Node, Value};
 

@@ -74,9 +74,8 @@ pub(crate) struct Request {
     keys: SmallVec<[Key; 4]>,
     /// The checks, with the keys numbered from 0.
     pub(super) checks: Vec<u8>,
-    /// What follows the checks: a permit request and a hold, each of which begins with the
-    /// number of its key, and what is charged always; or a lease request, which begins with a
-    /// key, too.
+    /// The parts after the checks: a permit request, a hold and the charges of denied requests,
+    /// or else a lease request. Permit, hold and lease requests begin with the number of a key.
     pub(super) trailers: Vec<u8>,
     /// The calendars of checks, each with the offset of its check.
     pub(super) calendars: SmallVec<[(usize, Calendar); 1]>,

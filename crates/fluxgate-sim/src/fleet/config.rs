@@ -13,7 +13,7 @@ pub struct FleetConfig {
     pub duration: u64,
     /// The number of instances.
     pub instances: u32,
-    /// The rules, all of which apply to every request.
+    /// The rules. All of them apply to every request.
     pub rules: Vec<FleetRule>,
     /// The requests.
     pub traffic: Traffic,

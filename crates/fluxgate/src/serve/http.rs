@@ -71,7 +71,7 @@ impl HttpServer {
         }
     }
 
-    /// Serves a connection, of which `prefix` has been read already, until it ends. Once
+    /// Serves a connection until it ends. `prefix` is the input that has been read already. Once
     /// `closing` is cancelled, requests in flight are answered and the connection ends.
     pub(crate) async fn serve<S: ClientStream>(
         self,

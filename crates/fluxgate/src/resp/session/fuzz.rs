@@ -33,7 +33,7 @@ pub(crate) fn resp(bytes: &[u8]) {
     }
 }
 
-/// Replaces numbers, some of which depend on time.
+/// Replaces numbers, because some depend on time.
 fn without_numbers(replies: &[u8]) -> String {
     let text = replies.escape_ascii().to_string();
     let mut masked = String::with_capacity(text.len());

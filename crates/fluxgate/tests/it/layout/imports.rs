@@ -197,7 +197,7 @@ fn read_module(
         globs: Vec::new(),
         uses: Vec::new(),
     };
-    // Single names, each of which counts if it is re-exported here.
+    // Single names. Each counts if this file re-exports it.
     let mut single_names = Vec::new();
     let mut statements = Statements::new(&text);
     while let Some((line, statement)) = statements.next_statement() {
