@@ -189,12 +189,11 @@ impl Batcher {
     ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         let call = Call::new(requests, self.time.now());
         let operation = Operation::Script(self.time.script(call.has_leases()), &call);
-        let reply = match self.node.perform(&operation, false, deadline).await {
+        let reply = match self.node.perform(operation, false, deadline).await {
             // The server did nothing, and the node finds the new primary.
-            Err(CallError::ReadOnly(_)) => self.node.perform(&operation, false, deadline).await,
-            reply => reply,
-        }
-        .map_err(CallError::into_store_error)?;
+            Err(CallError::ReadOnly(_)) => self.node.perform(operation, false, deadline).await?,
+            reply => reply?,
+        };
         let answers = bytes_of(&reply).and_then(|bytes| call.answers(bytes, requests.len()));
         if let Err(cause) = &answers {
             self.node.drop_connection(cause);

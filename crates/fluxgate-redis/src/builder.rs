@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{StoreError, regular_file};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
@@ -16,7 +17,7 @@ use crate::keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};
 use crate::node::{Node, ServerLocation};
 use crate::script::TimeSource;
 use crate::sentinel::Sentinels;
-use crate::servers::{ConfiguredServers, Servers};
+use crate::servers::{ConfiguredServers, ServerKind, Servers};
 use crate::store::RedisStore;
 use crate::wait_permits::WaitPermits;
 
@@ -186,7 +187,7 @@ impl RedisStoreBuilder {
         let store = self.build()?;
         let servers = store.servers();
         // Connecting may take longer than a decision.
-        let timeout = CONNECT_TIMEOUT.max(servers.timeout());
+        let timeout = CONNECT_TIMEOUT.max(servers.timeout);
         servers.ping(Instant::now() + timeout).await?;
         Ok(store)
     }
@@ -216,19 +217,24 @@ impl RedisStoreBuilder {
         let events = Arc::<Events>::default();
         let node = |source| Node::new(source, Arc::clone(&events));
         let cluster = |servers| Cluster::new(servers, Arc::clone(&events));
+        let known = ConfiguredServers::Known;
         let configured = match &self.topology {
-            Topology::Standalone => ConfiguredServers::Single(node(ServerLocation::Fixed(first))),
-            Topology::Cluster => ConfiguredServers::Cluster(cluster(servers)),
+            Topology::Standalone => known(ServerKind::single(node(ServerLocation::Fixed(first)))),
+            Topology::Cluster => known(ServerKind::Cluster(cluster(servers))),
             // Needs no answer of the first one, which may be down.
-            Topology::Auto if servers.len() > 1 => ConfiguredServers::Cluster(cluster(servers)),
-            Topology::Auto => {
-                ConfiguredServers::Detect(node(ServerLocation::Fixed(first)), cluster(servers))
-            }
+            Topology::Auto if servers.len() > 1 => known(ServerKind::Cluster(cluster(servers))),
+            Topology::Auto => ConfiguredServers::Detect(
+                node(ServerLocation::Fixed(first)),
+                cluster(servers),
+                OnceCell::new(),
+            ),
             Topology::Sentinel { master } => {
                 let sentinels = endpoints(&self.sentinel_login)?;
                 let events = Arc::clone(&events);
                 let sentinels = Sentinels::new(sentinels, first, master.clone(), events);
-                ConfiguredServers::Single(node(ServerLocation::Sentinels(sentinels)))
+                known(ServerKind::single(node(ServerLocation::Sentinels(
+                    sentinels,
+                ))))
             }
         };
         let naming = KeyNaming::new(&self.prefix)?.hashing(self.hash_keys, self.hash_secret);

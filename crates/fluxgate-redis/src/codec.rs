@@ -4,17 +4,13 @@
 //! [`Call`] sends several of them at once and splits the reply into one [`Answer`] each.
 
 mod answer;
-mod hold;
-mod lease;
 mod operations;
 mod record;
 mod reply;
 mod request;
 mod reservation;
 mod settlement;
-mod slots;
 mod state;
-mod subject_keys;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,9 +19,8 @@ use fluxgate_core::StoreError;
 
 use crate::error::bad_response;
 pub(crate) use answer::{Answer, HoldOutcome};
-use hold::NO_KEY;
-pub(crate) use hold::{HoldPart, has_slots};
-pub(crate) use operations::PermitRequest;
+use operations::NO_KEY;
+pub(crate) use operations::{HoldPart, PermitRequest, has_slots};
 pub(crate) use record::{
     RecordedCharge, RecordedPart, charges_of, read_parts, read_record, write_parts,
 };
@@ -184,7 +179,10 @@ impl<'r> Call<'r> {
                 .next()
                 .unwrap_or_else(|| Err(bad_response("an answer is missing")));
             let lease_answers = answers.by_ref().take(*leases).collect();
-            answer.map(|answer| answer.with_lease_answers(lease_answers))
+            answer.map(|answer| Answer {
+                lease_answers,
+                ..answer
+            })
         };
         Ok(self.lease_counts.iter().map(with_leases).collect())
     }

@@ -153,7 +153,7 @@ impl Decider {
 
     /// Returns when a request with this deadline came. A moment too early is on the safe side.
     fn began_at(&self, deadline: Instant) -> Instant {
-        deadline - self.servers.timeout()
+        deadline - self.servers.timeout
     }
 
     /// Returns the near cache, unless a denial charges units or may end early: slots can be

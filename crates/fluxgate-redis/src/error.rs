@@ -28,20 +28,20 @@ pub(crate) enum CallError {
 /// The host and port of a node.
 pub(crate) type Address = (String, u16);
 
-impl CallError {
-    /// Returns the error to report if the call is not sent again.
-    pub(crate) fn into_store_error(self) -> StoreError {
-        match self {
-            Self::ReadOnly(error) | Self::Failed(error) => error,
-            Self::NoScript => error(
+/// The error to report if the call is not sent again.
+impl From<CallError> for StoreError {
+    fn from(cause: CallError) -> Self {
+        match cause {
+            CallError::ReadOnly(error) | CallError::Failed(error) => error,
+            CallError::NoScript => error(
                 reason::REDIS_ERROR,
                 "the server does not keep the script that it was given",
             ),
-            Self::Moved((host, port)) | Self::Ask((host, port)) => error(
+            CallError::Moved((host, port)) | CallError::Ask((host, port)) => error(
                 reason::CLUSTER_DOWN,
                 &format!("the slot keeps moving, last to {host}:{port}"),
             ),
-            Self::TryAgain => error(
+            CallError::TryAgain => error(
                 reason::CLUSTER_DOWN,
                 "the slot is moving and its keys are on two nodes",
             ),

@@ -2,31 +2,21 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use fluxgate_core::StoreError;
+
 use crate::error::CallError;
 
 /// Counts of what happened to the servers of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    script_reloads: AtomicU64,
-    script_reload_failures: AtomicU64,
+    pub(crate) script_reloads: AtomicU64,
+    pub(crate) script_reload_failures: AtomicU64,
     /// Whether the last attempt to load the script failed and was logged.
     is_reload_failing: AtomicBool,
-    failovers: AtomicU64,
+    pub(crate) failovers: AtomicU64,
 }
 
 impl Events {
-    pub(crate) fn script_reloads(&self) -> u64 {
-        self.script_reloads.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn script_reload_failures(&self) -> u64 {
-        self.script_reload_failures.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn failovers(&self) -> u64 {
-        self.failovers.load(Ordering::Relaxed)
-    }
-
     /// Records that a server without the script has loaded it.
     pub(crate) fn record_script_reload(&self, server: &str) {
         self.script_reloads.fetch_add(1, Ordering::Relaxed);
@@ -44,7 +34,7 @@ impl Events {
         metrics::counter!("fluxgate_store_script_reload_failures_total").increment(1);
         // Every decision tries again, so only the first failure is logged.
         if !self.is_reload_failing.swap(true, Ordering::Relaxed) {
-            let error = error.into_store_error();
+            let error = StoreError::from(error);
             tracing::warn!(server, %error, "the script is missing and cannot be loaded");
         }
     }

@@ -4,24 +4,28 @@
 //! if the charge is undone. The list of the records is written when all enforced checks have
 //! passed, before the caller gets the id.
 
-mod charges;
-mod parts;
-
 use std::cmp::Reverse;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use fluxgate_core::store::{Check, Checks, Group, Micros, Reason, Retry, Verdict, Verdicts};
-use fluxgate_core::{StoreError, Timestamp};
-use tokio::time::Instant;
+use fluxgate_core::store::{
+    Check, Checks, Group, HoldRequest, Micros, Mode, Reason, Retry, Verdict, Verdicts,
+};
+use fluxgate_core::{Algorithm, StoreError, Timestamp};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
-use crate::decider::Decider;
+use crate::cluster::hash_slot_of;
+use crate::codec::{Answer, HoldPart, RecordedPart, Request, charges_of};
+use crate::decider::{DecideOptions, Decider};
 use crate::error::error;
 use crate::holds;
+use crate::keys::KeyNaming;
 use crate::lease::is_leasable;
 use crate::near_cache::LookupScope;
-use charges::PendingCharges;
-pub(crate) use parts::RecentDenials;
-use parts::{RequestPart, hold_of, max_life_of, split_by_hash_slot};
 
 /// Decides the enforced checks hash slot by hash slot, and undoes their charges if a later one
 /// denies. Then decides each shadow rule.
@@ -165,4 +169,278 @@ fn unused_verdicts(checks: &Checks<'_>) -> Verdicts {
         }
     };
     checks.list().iter().map(verdict).collect()
+}
+
+/// The checks of one group in one hash slot, which one call decides.
+#[derive(Debug)]
+struct RequestPart {
+    hash_slot: u16,
+    group: Group,
+    /// Its record, if the request has a hold.
+    hold: Option<HoldPart>,
+    /// The indices of its checks among those of the request.
+    indices: Vec<usize>,
+}
+
+/// Returns the parts of a request, in the order of their first checks.
+fn split_by_hash_slot(checks: &Checks<'_>, naming: &KeyNaming) -> Vec<RequestPart> {
+    let mut parts: Vec<RequestPart> = Vec::new();
+    let mut name = Vec::new();
+    for (index, check) in checks.list().iter().enumerate() {
+        name.clear();
+        naming.write_subject(check.subject, &mut name);
+        KeyNaming::write_band(check.band, &mut name);
+        let (hash_slot, group) = (hash_slot_of(&name), check.group);
+        let mut known = parts.iter_mut();
+        match known.find(|part| part.hash_slot == hash_slot && part.group == group) {
+            Some(part) => part.indices.push(index),
+            None => parts.push(RequestPart {
+                hash_slot,
+                group,
+                hold: None,
+                indices: vec![index],
+            }),
+        }
+    }
+    if let Some(hold) = checks.hold().filter(|_| checks.mode().takes()) {
+        let is_whole = parts.len() == 1;
+        let life = if is_whole {
+            hold.span_without_slots()
+        } else {
+            max_life_of(checks, hold)
+        };
+        for (number, part) in parts.iter_mut().enumerate() {
+            let subject = checks.list()[part.indices[0]].subject;
+            part.hold = Some(HoldPart {
+                key: naming.part_of_hold(hold.id, subject, number),
+                life,
+                is_whole,
+            });
+        }
+    }
+    parts
+}
+
+/// Returns the hold of a request, if it may charge something.
+fn hold_of<'c, 'r>(checks: &'c Checks<'r>) -> Option<&'c HoldRequest<'r>> {
+    let charges = checks.mode().takes() && checks.list().iter().any(|check| check.cost > 0);
+    checks.hold().filter(|_| charges)
+}
+
+/// Returns the longest life of the hold of a request. It is not known yet which shadow rules
+/// pass, and so which slots are taken.
+fn max_life_of(checks: &Checks<'_>, hold: &HoldRequest<'_>) -> Micros {
+    let takes_slots = |check: &&Check<'_>| {
+        check.cost > 0 && check.band.limit().algorithm() == Algorithm::Concurrency
+    };
+    let slots = checks.list().iter().filter(takes_slots);
+    let has_enforced = slots.clone().any(|check| check.group == Group::ENFORCED);
+    let longest = slots
+        .map(|check| hold.span_of_slots(check.band.limit()))
+        .max();
+    let without = hold.span_without_slots();
+    match longest {
+        Some(longest) if has_enforced => longest,
+        longest => longest.map_or(without, |longest| longest.max(without)),
+    }
+}
+
+impl RequestPart {
+    fn options(&self, scope: LookupScope, skips_leases: bool) -> DecideOptions<'_> {
+        DecideOptions {
+            part: self.hold.as_ref(),
+            permit: None,
+            scope,
+            skips_leases,
+        }
+    }
+
+    /// Returns its checks, to be decided in this mode.
+    fn checks<'r>(&self, all: &Checks<'r>, mode: Mode) -> Checks<'r> {
+        let mut checks = Checks::new(mode);
+        for check in self.indices.iter().map(|index| &all.list()[*index]) {
+            let band = std::slice::from_ref(check.band);
+            checks.push(check.subject, band, check.cost, check.group);
+        }
+        if let Some(hold) = all.hold() {
+            let attributes = self.indices.iter().map(|index| hold.attributes()[*index]);
+            checks.set_hold(HoldRequest::new(hold.id, hold.span, attributes));
+        }
+        checks
+    }
+
+    /// Returns its checks for a request that is denied: checks that are charged always are
+    /// charged, or reported as if they were, and the others are only peeked at.
+    fn refused_checks<'r>(&self, all: &Checks<'r>) -> Checks<'r> {
+        let mode = all.mode();
+        let mut checks = self.checks(all, mode);
+        if !checks.charges_always() || !mode.reports_charge() {
+            return self.checks(all, mode.peeking());
+        }
+        checks.refuse();
+        checks
+    }
+
+    /// Returns its entry in the list of the parts of a hold.
+    fn record(&self, all: &Checks<'_>, naming: &KeyNaming) -> Option<RecordedPart> {
+        let checks = self.checks(all, all.mode());
+        Some(RecordedPart {
+            key: self.hold.as_ref()?.key.clone(),
+            charges: charges_of(&checks, checks.hold()?, naming),
+        })
+    }
+
+    /// Copies its verdicts to their positions among all verdicts of the request.
+    fn copy_verdicts(&self, verdicts: &[Verdict], all: &mut [Option<Verdict>]) {
+        for (index, verdict) in self.indices.iter().zip(verdicts) {
+            all[*index] = Some(*verdict);
+        }
+    }
+
+    /// Copies its verdicts after its charges are undone, except those of charges that stay.
+    fn copy_uncharged_verdicts(
+        &self,
+        verdicts: &[Verdict],
+        checks: &Checks<'_>,
+        all: &mut [Option<Verdict>],
+    ) {
+        for (index, verdict) in self.indices.iter().zip(verdicts) {
+            if !checks.list()[*index].band.charges_always() {
+                all[*index] = Some(*verdict);
+            }
+        }
+    }
+}
+
+/// The number of entries. Subjects that share one only change the order of calls.
+const ENTRIES: usize = 4096;
+
+/// The last denial of each subject, by the number of the denial.
+#[derive(Debug)]
+pub(crate) struct RecentDenials {
+    hasher: RandomState,
+    count: AtomicU64,
+    /// The number of the last denial, by the hash of the subject.
+    last: Box<[AtomicU64]>,
+}
+
+impl Default for RecentDenials {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            count: AtomicU64::new(0),
+            last: (0..ENTRIES).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+impl RecentDenials {
+    /// Returns the number of the last denial of these checks; 0 if none is known.
+    fn last(&self, checks: &Checks<'_>) -> u64 {
+        self.entry_of(checks).load(Ordering::Relaxed)
+    }
+
+    /// Records that these checks were denied.
+    fn record(&self, checks: &Checks<'_>) {
+        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        self.entry_of(checks).store(number, Ordering::Relaxed);
+    }
+
+    fn entry_of(&self, checks: &Checks<'_>) -> &AtomicU64 {
+        let first = checks.list().first();
+        let subject = first.map(|check| check.subject.bytes);
+        &self.last[self.hasher.hash_one(subject) as usize % ENTRIES]
+    }
+}
+
+/// How long an undo may take, even after the deadline of the request.
+const UNDO_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Charges of a request that is not decided yet. They are undone on drop, since the caller may
+/// drop the request before it is decided.
+struct PendingCharges<'p, 'r> {
+    decider: &'p Arc<Decider>,
+    parts: Vec<(&'p RequestPart, Checks<'r>, Answer)>,
+}
+
+/// Undoes the effects of a part.
+enum PartUndo {
+    /// Undoes the charges, and deletes the record of the hold.
+    Charges(Box<Request>),
+    /// Deletes only the record of the hold, at this key.
+    Record(Vec<u8>),
+}
+
+impl<'p, 'r> PendingCharges<'p, 'r> {
+    fn new(decider: &'p Arc<Decider>) -> Self {
+        let parts = Vec::new();
+        Self { decider, parts }
+    }
+
+    fn push(&mut self, part: &'p RequestPart, checks: Checks<'r>, answer: Answer) {
+        self.parts.push((part, checks, answer));
+    }
+
+    /// Returns the charged parts, each with the script's answer.
+    fn parts(&self) -> impl Iterator<Item = (&'p RequestPart, &Answer)> {
+        self.parts.iter().map(|(part, _, answer)| (*part, answer))
+    }
+
+    /// Makes the charges final: the request has passed.
+    fn keep(mut self) {
+        for (_, checks, _) in self.parts.drain(..) {
+            self.decider.record_charge(&self.decider.charge_of(&checks));
+        }
+    }
+
+    /// Undoes all charges. Waits until the deadline; after that, the undo goes on in the
+    /// background.
+    async fn undo(&mut self, deadline: Instant) {
+        if let Some(task) = self.start_undo() {
+            let _ = timeout_at(deadline, task).await;
+        }
+    }
+
+    fn start_undo(&mut self) -> Option<JoinHandle<()>> {
+        let decider = self.decider;
+        let undos = self.parts.drain(..).filter_map(|(part, checks, answer)| {
+            let request = Request::undo(&checks, &answer, &decider.naming, part.hold.as_ref());
+            let undo = match (request.ok()?, &part.hold) {
+                (Some(request), _) => PartUndo::Charges(Box::new(request)),
+                // All its charges are made always, so they stay, but there is no hold.
+                (None, Some(hold)) => PartUndo::Record(hold.key.clone()),
+                (None, None) => return None,
+            };
+            Some((undo, decider.charge_of(&checks)))
+        });
+        let undos: Vec<_> = undos.collect();
+        if undos.is_empty() {
+            return None;
+        }
+        // Without a runtime nothing can be sent, and the charges stay.
+        let runtime = Handle::try_current().ok()?;
+        let decider = Arc::clone(decider);
+        Some(runtime.spawn(async move {
+            for (undo, charge) in undos {
+                let deadline = Instant::now() + UNDO_TIMEOUT;
+                // If it fails, too much stays charged, never too little.
+                match undo {
+                    PartUndo::Charges(request) => {
+                        let _ = decider.servers.send(*request, deadline).await;
+                    }
+                    PartUndo::Record(key) => {
+                        let _ = decider.servers.unlink(&[key], deadline).await;
+                    }
+                }
+                // Denials that the charge caused may no longer hold.
+                decider.record_charge(&charge);
+            }
+        }))
+    }
+}
+
+impl Drop for PendingCharges<'_, '_> {
+    fn drop(&mut self) {
+        self.start_undo();
+    }
 }

@@ -21,10 +21,11 @@ use crate::decider::Decider;
 use crate::error::unexpected;
 use crate::node::Operation;
 
-/// How much longer than its parts a list lives, so that it does not expire before them.
+/// How much longer than needed a key lives: the list of a hold must not expire before its parts,
+/// and the record of a reservation has the exact time itself.
 const MARGIN_MS: u64 = 1000;
 /// The time to live of keys in a test that sets the time: longer than the test.
-pub(crate) const TEST_MILLIS: u64 = 100_000_000_000;
+const TEST_MILLIS: u64 = 100_000_000_000;
 /// The most holds that are renewed within one deadline.
 const MAX_RENEWALS: usize = 128;
 
@@ -36,8 +37,7 @@ pub(crate) async fn settle(
 ) -> Result<Option<Settled>, StoreError> {
     let deadline = decider.servers.deadline();
     let key = decider.naming.hold(id);
-    let record = read(decider, &key, deadline).await?;
-    let Some(parts) = parts_of(decider, &key, record, deadline).await? else {
+    let Some(parts) = parts_of(decider, &key, deadline).await? else {
         return Ok(None);
     };
     let requests = parts
@@ -107,8 +107,8 @@ async fn renew_on_server(
     };
     let mut get = redis::cmd("MGET");
     get.arg(&keys);
-    let operation = Operation::Command(&get);
-    let records = decider.servers.perform(&operation, first, deadline).await?;
+    let get = Operation::Command(&get);
+    let records = decider.servers.perform(get, first, deadline).await?;
     let records: Vec<Option<Vec<u8>>> =
         redis::from_redis_value(records).map_err(|_| unexpected("MGET"))?;
     if records.len() != keys.len() {
@@ -155,8 +155,7 @@ async fn renew_parts(
     deadline: Instant,
 ) -> Result<bool, StoreError> {
     let key = decider.naming.hold(id);
-    let record = read(decider, &key, deadline).await?;
-    let Some(parts) = parts_of(decider, &key, record, deadline).await? else {
+    let Some(parts) = parts_of(decider, &key, deadline).await? else {
         return Ok(false);
     };
     let charges = parts.iter().flat_map(|part| &part.charges);
@@ -173,9 +172,9 @@ async fn renew_parts(
         .map(RecordedCharge::longest_wait)
         .fold(life, Micros::max);
     let mut expire = redis::cmd("PEXPIRE");
-    expire.arg(&key).arg(list_millis(decider, list_life));
-    let operation = Operation::Command(&expire);
-    decider.servers.perform(&operation, &key, deadline).await?;
+    expire.arg(&key).arg(time_to_live(decider, list_life));
+    let expire = Operation::Command(&expire);
+    decider.servers.perform(expire, &key, deadline).await?;
     let requests = parts
         .iter()
         .map(|part| Request::renew(&part.key, id, &part.charges, span, life));
@@ -197,26 +196,21 @@ pub(crate) async fn write_list(
     let key = decider.naming.hold(id);
     let mut set = redis::cmd("SET");
     set.arg(&key).arg(write_parts(parts)).arg("PX");
-    set.arg(list_millis(decider, life));
-    let operation = Operation::Command(&set);
-    decider
-        .servers
-        .perform(&operation, &key, deadline)
-        .await
-        .map(drop)
+    set.arg(time_to_live(decider, life));
+    let set = Operation::Command(&set);
+    decider.servers.perform(set, &key, deadline).await?;
+    Ok(())
 }
 
 /// Deletes the list of the parts of a hold. If that fails, the list expires.
 pub(crate) async fn delete_list(decider: &Decider, id: HoldId, deadline: Instant) {
-    let _ = decider
-        .servers
-        .unlink(&[decider.naming.hold(id)], deadline)
-        .await;
+    let key = decider.naming.hold(id);
+    let _ = decider.servers.unlink(&[key], deadline).await;
 }
 
-/// Returns the time to live of a list.
-fn list_millis(decider: &Decider, life: Micros) -> u64 {
-    if decider.servers.has_test_time() {
+/// Returns the time to live of a key that is needed for this long.
+pub(crate) fn time_to_live(decider: &Decider, life: Micros) -> u64 {
+    if decider.servers.test_time().is_some() {
         // The server's clock does not follow that of a test.
         TEST_MILLIS
     } else {
@@ -224,29 +218,19 @@ fn list_millis(decider: &Decider, life: Micros) -> u64 {
     }
 }
 
-async fn read(
-    decider: &Decider,
-    key: &[u8],
-    deadline: Instant,
-) -> Result<Option<Vec<u8>>, StoreError> {
-    let get = Cmd::get(key);
-    let operation = Operation::Command(&get);
-    match decider.servers.perform(&operation, key, deadline).await? {
-        Value::Nil => Ok(None),
-        Value::BulkString(record) => Ok(Some(record)),
-        _ => Err(unexpected("GET")),
-    }
-}
-
-/// Returns the parts of the hold that has this record. On a single server it has only one.
+/// Returns the parts of the hold with this key, if there is one. On a single server it has only
+/// one.
 async fn parts_of(
     decider: &Decider,
     key: &[u8],
-    record: Option<Vec<u8>>,
     deadline: Instant,
 ) -> Result<Option<Vec<RecordedPart>>, StoreError> {
-    let Some(record) = record else {
-        return Ok(None);
+    let get = Cmd::get(key);
+    let get = Operation::Command(&get);
+    let record = match decider.servers.perform(get, key, deadline).await? {
+        Value::Nil => return Ok(None),
+        Value::BulkString(record) => record,
+        _ => return Err(unexpected("GET")),
     };
     if decider.servers.is_cluster(deadline).await? {
         return read_parts(&record).map(Some);

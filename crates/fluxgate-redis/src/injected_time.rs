@@ -154,10 +154,10 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         loop {
             let mut answers = self.call(&[&request])?;
             let answer = answers.pop().expect("as many answers as requests")?;
-            if !answer.is_outside_window() {
+            if !answer.is_outside_window {
                 return Ok(answer);
             }
-            request.set_windows(answer.now());
+            request.set_windows(answer.now);
         }
     }
 

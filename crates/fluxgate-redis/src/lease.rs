@@ -10,14 +10,13 @@
 //! them on virtual time. The proof that the limit holds is in
 //! `fluxgate_core::algorithm::grant`.
 
-mod counts;
 mod holder;
 mod hot_keys;
-mod recent_use;
 mod shard;
 mod table;
 
-pub use counts::LeaseCounts;
 pub use holder::{GrantReply, LeaseHolder, Moment};
 pub use shard::{LeaseKey, LeaseOwner};
-pub use table::{CheckRequest, DueRequest, LeaseTable, LocalDecision, PendingRequest, is_leasable};
+pub use table::{
+    CheckRequest, DueRequest, LeaseCounts, LeaseTable, LocalDecision, PendingRequest, is_leasable,
+};

@@ -8,22 +8,18 @@
 //! differ, the server decides. An entry lasts at most a second, and until the next refund or
 //! reset made here. A changed rule has other bands, and so other entries.
 
-mod charges;
-
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::store::{Checks, Retry, Verdict, Verdicts};
+use fluxgate_core::store::{Check, Checks, Group, Retry, Verdict, Verdicts};
 use fluxgate_core::{Algorithm, Limit};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::codec::Answer;
 use crate::lock::lock;
-pub(crate) use charges::Charge;
-use charges::{ChargeCounts, enforced, fingerprint_of};
 
 /// How long a denial is remembered at most.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -160,7 +156,7 @@ impl NearCache {
         verdicts: &[Verdict],
         scope: LookupScope,
     ) {
-        if answer.permit() == Some(false) {
+        if answer.permit == Some(false) {
             // Denied because no permit was free, and one may be free at any time.
             return;
         }
@@ -249,4 +245,68 @@ fn has_denied_costs(checks: &Checks<'_>, denied: &[u64]) -> bool {
             check.cost >= *denied
         }
     })
+}
+
+/// The number of counts. Bands that share one only go to the server more often.
+const COUNTS: usize = 4096;
+
+/// Returns the enforced checks.
+fn enforced<'c, 'r>(checks: &'c Checks<'r>) -> impl Iterator<Item = &'c Check<'r>> {
+    checks
+        .list()
+        .iter()
+        .filter(|check| check.group == Group::ENFORCED)
+}
+
+/// Returns a hash of the counter of a check.
+fn fingerprint_of(hasher: &RandomState, check: &Check<'_>) -> u64 {
+    hasher.hash_one((check.subject.bytes, check.band.id()))
+}
+
+/// The units charged so far, by counter.
+#[derive(Debug)]
+struct ChargeCounts(Box<[AtomicU64]>);
+
+/// The units that a request is charged, with the index of each count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Charge(SmallVec<[(usize, u64); 4]>);
+
+impl Default for ChargeCounts {
+    fn default() -> Self {
+        Self((0..COUNTS).map(|_| AtomicU64::default()).collect())
+    }
+}
+
+impl ChargeCounts {
+    /// Returns the index of the count for a counter.
+    fn index_of(fingerprint: u64) -> usize {
+        fingerprint as usize % COUNTS
+    }
+
+    fn at(&self, index: usize) -> u64 {
+        self.0[index].load(Ordering::Acquire)
+    }
+
+    fn add(&self, Charge(units): &Charge) {
+        for (index, units) in units {
+            self.0[*index].fetch_add(*units, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Charge {
+    /// Returns the charge of the enforced checks.
+    fn of(hasher: &RandomState, checks: &Checks<'_>) -> Self {
+        let indices = enforced(checks).map(|check| fingerprint_of(hasher, check));
+        Self::at(indices.map(ChargeCounts::index_of), checks)
+    }
+
+    /// Returns the charge of a request whose counts have these indices.
+    fn at(indices: impl Iterator<Item = usize>, checks: &Checks<'_>) -> Self {
+        if !checks.mode().takes() {
+            return Self::default();
+        }
+        let costs = enforced(checks).map(|check| check.cost);
+        Self(indices.zip(costs).collect())
+    }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Node {
 }
 
 /// What a server runs.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation<'w> {
     /// A script.
     Script(&'static Script, &'w Call<'w>),
@@ -131,7 +131,7 @@ impl Node {
     /// and loads it in the background.
     pub(crate) async fn perform(
         self: &Arc<Self>,
-        operation: &Operation<'_>,
+        operation: Operation<'_>,
         asking: bool,
         deadline: Instant,
     ) -> Result<Value, CallError> {
@@ -358,7 +358,7 @@ impl SharedConnection {
     fn discard(&self, number: u64, cause: &CallError) {
         let mut state = lock(&self.state);
         if matches!(&*state, ConnectionState::Up(connection) if connection.number == number) {
-            *state = ConnectionState::lost(cause.clone().into_store_error());
+            *state = ConnectionState::lost(cause.clone().into());
         }
     }
 }

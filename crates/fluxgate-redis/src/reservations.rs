@@ -13,12 +13,9 @@ use redis::Value;
 use crate::codec::{Call, Request, ReservationRecord};
 use crate::decider::Decider;
 use crate::error::unexpected;
-use crate::holds;
+use crate::holds::{self, time_to_live};
 use crate::node::Operation;
 use crate::script::Script;
-
-/// How much longer than the wait a record lives. The record itself has the exact time.
-const MARGIN_MS: u64 = 1000;
 
 static TAKE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("lua/take_reservation.lua")));
@@ -51,18 +48,13 @@ pub(crate) async fn keep(
     if record.requests.is_empty() {
         return Ok(false);
     }
-    let millis = if decider.servers.has_test_time() {
-        // The server's clock does not follow that of a test.
-        holds::TEST_MILLIS
-    } else {
-        reservation.wait.ceil_millis() + MARGIN_MS
-    };
+    let millis = time_to_live(decider, reservation.wait);
     let key = naming.reservation(reservation.id);
     let mut set = redis::cmd("PSETEX");
     set.arg(&key).arg(millis).arg(record.write());
-    let operation = Operation::Command(&set);
     let deadline = decider.servers.deadline();
-    decider.servers.perform(&operation, &key, deadline).await?;
+    let set = Operation::Command(&set);
+    decider.servers.perform(set, &key, deadline).await?;
     Ok(true)
 }
 
@@ -95,11 +87,9 @@ pub(crate) async fn cancel(decider: &Arc<Decider>, id: HoldId) -> Result<bool, S
 async fn take(decider: &Decider, id: HoldId) -> Result<Option<ReservationRecord>, StoreError> {
     let key = decider.naming.reservation(id);
     let call = Call::on_key(&key, Vec::new());
-    let operation = Operation::Script(&TAKE, &call);
+    let take = Operation::Script(&TAKE, &call);
     let servers = &decider.servers;
-    let taken = servers
-        .perform(&operation, &key, servers.deadline())
-        .await?;
+    let taken = servers.perform(take, &key, servers.deadline()).await?;
     let (record, time) = parse(&taken).ok_or_else(|| unexpected("the script for reservations"))?;
     let record = record.map(ReservationRecord::read).transpose()?;
     let now = servers.test_time().map_or(time, Timestamp::micros);

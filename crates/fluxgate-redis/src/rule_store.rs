@@ -10,25 +10,25 @@
 //! all keys are in one hash slot.
 
 mod follow;
-mod history;
-mod subscription;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use fluxgate_core::StoreError;
 use redis::{Cmd, FromRedisValue};
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use crate::error::bad_response;
+use crate::endpoint::CONNECT_TIMEOUT;
+use crate::error::{bad_response, no_answer};
+use crate::node::Node;
+use crate::sentinel::Tenure;
 use crate::servers::{COMMAND_TIMEOUT, Servers};
-
+use crate::subscription::Subscription;
 pub use follow::FollowError;
-use history::change_line;
-pub use history::{PastChange, RuleChange};
-pub use subscription::RuleSubscription;
 
 /// The maximum size of the text of a stored rule set.
 pub const MAX_RULE_BYTES: usize = 1 << 20;
@@ -257,6 +257,97 @@ fn random_version() -> String {
     format!("{:016x}{:016x}", random(0), random(1))
 }
 
+/// A change of a rule set, for its history.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleChange<'a> {
+    /// The caller's name.
+    pub who: &'a str,
+    /// What is done, such as `put rule set`.
+    pub what: &'a str,
+}
+
+impl<'a> RuleChange<'a> {
+    /// Returns a change that a program makes on its own, without a caller's name.
+    pub const fn by_program(what: &'a str) -> Self {
+        Self { who: "", what }
+    }
+}
+
+/// A past change of a rule set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastChange {
+    /// When it was made, in milliseconds since 1970 by the server's clock.
+    pub at_ms: u64,
+    /// Who made it.
+    pub who: String,
+    /// What was done.
+    pub what: String,
+    /// The text after it; `None` if the set was deleted.
+    pub text: Option<String>,
+}
+
+/// Returns the line of a change: who and what, separated by a tab. The script adds the time and
+/// the text.
+fn change_line(change: &RuleChange<'_>) -> String {
+    let clean = |text: &str| text.replace(['\t', '\n'], " ");
+    format!("{}\t{}", clean(change.who), clean(change.what))
+}
+
+impl PastChange {
+    /// Reads an entry of the list; `None` if something else wrote it.
+    fn read(entry: &str) -> Option<Self> {
+        let (line, text) = entry.split_once('\n')?;
+        let (at, line) = line.split_once(' ')?;
+        let (who, what) = line.split_once('\t')?;
+        Some(Self {
+            at_ms: at.parse().ok()?,
+            who: who.to_owned(),
+            what: what.to_owned(),
+            text: (!text.is_empty()).then(|| text.to_owned()),
+        })
+    }
+}
+
+/// Reports changes of stored rules. Messages may be lost, so poll as well.
+#[derive(Debug)]
+pub struct RuleSubscription {
+    subscription: Subscription,
+    /// With sentinels, the tenure of the primary.
+    tenure: Option<Tenure>,
+}
+
+impl RuleSubscription {
+    async fn subscribe(node: &Arc<Node>, channel: &str) -> Result<Self, StoreError> {
+        let subscribed = async {
+            let (endpoint, tenure) = node.endpoint().await?;
+            let subscription = Subscription::open(&endpoint, &[channel]).await?;
+            Ok(Self {
+                subscription,
+                tenure,
+            })
+        };
+        match timeout(2 * CONNECT_TIMEOUT, subscribed).await {
+            Ok(changes) => changes,
+            Err(_) => Err(no_answer(&node.name())),
+        }
+    }
+
+    /// Waits for the next change; `None` if the connection is lost or the sentinels name another
+    /// primary.
+    pub async fn next(&mut self) -> Option<()> {
+        let Some(tenure) = &mut self.tenure else {
+            return self.subscription.next().await;
+        };
+        let mut ended = pin!(tenure.wait_for_end());
+        let mut next = pin!(self.subscription.next());
+        std::future::poll_fn(|cx| match ended.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => next.as_mut().poll(cx),
+        })
+        .await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,5 +357,19 @@ mod tests {
         assert_eq!(etag_of(""), "e3b0c44298fc1c149afbf4c8996fb924");
         assert_ne!(etag_of("{}"), etag_of("{ }"));
         assert_ne!(random_version(), random_version());
+    }
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written() {
+        let written = RuleChange {
+            who: "a\tnn",
+            what: "put rule set",
+        };
+        let entry = format!("17 {}\n{{\n}}", change_line(&written));
+        let change = PastChange::read(&entry).unwrap();
+        assert_eq!((change.at_ms, &*change.who), (17, "a nn"));
+        assert_eq!(change.what, "put rule set");
+        assert_eq!(change.text.as_deref(), Some("{\n}"));
+        assert_eq!(PastChange::read("x"), None);
     }
 }

@@ -35,41 +35,35 @@ const MAX_SENDS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Servers {
     configured: ConfiguredServers,
-    detected: OnceCell<DetectedServers>,
     /// How long a decision may take.
-    timeout: Duration,
+    pub(crate) timeout: Duration,
     time: TimeSource,
     clock: SystemClock,
     /// How far the servers' clock was ahead of this machine's when calendar windows last
     /// differed, in microseconds.
     ahead: AtomicI64,
-    events: Arc<Events>,
+    pub(crate) events: Arc<Events>,
 }
 
 /// The servers as configured.
 #[derive(Debug)]
 pub(crate) enum ConfiguredServers {
-    /// One server, or the primary behind sentinels.
-    Single(Arc<Node>),
-    Cluster(Arc<Cluster>),
-    /// Either; the server's reply tells which.
-    Detect(Arc<Node>, Arc<Cluster>),
+    Known(ServerKind),
+    /// The server's reply tells whether it is a node of the cluster.
+    Detect(Arc<Node>, Arc<Cluster>, OnceCell<ServerKind>),
 }
 
 /// The servers, once it is known whether they are a cluster.
 #[derive(Debug)]
-enum DetectedServers {
+pub(crate) enum ServerKind {
+    /// One server, or the primary behind sentinels.
     Single(Arc<Node>, PerRuntime<Batcher>),
     Cluster(Arc<Cluster>),
 }
 
-impl ConfiguredServers {
-    /// Returns the name for error messages.
-    fn name(&self) -> String {
-        match self {
-            Self::Single(node) | Self::Detect(node, _) => node.name(),
-            Self::Cluster(_) => "the cluster".into(),
-        }
+impl ServerKind {
+    pub(crate) fn single(node: Arc<Node>) -> Self {
+        Self::Single(node, PerRuntime::new())
     }
 }
 
@@ -82,18 +76,12 @@ impl Servers {
     ) -> Self {
         Self {
             configured,
-            detected: OnceCell::new(),
             timeout,
             time,
             clock: SystemClock::default(),
             ahead: AtomicI64::new(0),
             events,
         }
-    }
-
-    /// Returns how long a decision may take.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
     }
 
     /// Returns the deadline of a decision that begins now.
@@ -106,40 +94,34 @@ impl Servers {
         self.time.test_time()
     }
 
-    /// Returns whether a test sets the time.
-    pub(crate) fn has_test_time(&self) -> bool {
-        self.time.test_time().is_some()
-    }
-
-    pub(crate) fn events(&self) -> &Events {
-        &self.events
-    }
-
     /// Returns the state of the server's breaker. For a cluster, returns the state of a breaker
     /// that is not closed, if there is one.
     pub(crate) fn breaker_state(&self) -> BreakerState {
-        match (self.detected.get(), &self.configured) {
-            (Some(DetectedServers::Single(node, _)), _) => node.breaker_state(),
-            (Some(DetectedServers::Cluster(cluster)), _) => cluster.breaker_state(),
-            (None, ConfiguredServers::Single(node) | ConfiguredServers::Detect(node, _)) => {
-                node.breaker_state()
-            }
-            (None, ConfiguredServers::Cluster(cluster)) => cluster.breaker_state(),
+        let kind = match &self.configured {
+            ConfiguredServers::Known(kind) => kind,
+            ConfiguredServers::Detect(node, _, detected) => match detected.get() {
+                Some(kind) => kind,
+                None => return node.breaker_state(),
+            },
+        };
+        match kind {
+            ServerKind::Single(node, _) => node.breaker_state(),
+            ServerKind::Cluster(cluster) => cluster.breaker_state(),
         }
     }
 
     pub(crate) async fn is_cluster(&self, deadline: Instant) -> Result<bool, StoreError> {
         let detected = self.detected(deadline).await?;
-        Ok(matches!(detected, DetectedServers::Cluster(_)))
+        Ok(matches!(detected, ServerKind::Cluster(_)))
     }
 
     pub(crate) async fn ping(&self, deadline: Instant) -> Result<(), StoreError> {
         match self.detected(deadline).await? {
-            DetectedServers::Single(node, _) => {
-                let reply = node.command(&Cmd::ping(), false, deadline).await;
-                reply.map(drop).map_err(CallError::into_store_error)
+            ServerKind::Single(node, _) => {
+                node.command(&Cmd::ping(), false, deadline).await?;
+                Ok(())
             }
-            DetectedServers::Cluster(cluster) => cluster.refresh(deadline).await,
+            ServerKind::Cluster(cluster) => cluster.refresh(deadline).await,
         }
     }
 
@@ -150,8 +132,8 @@ impl Servers {
         deadline: Instant,
     ) -> Result<Arc<Node>, StoreError> {
         match self.detected(deadline).await? {
-            DetectedServers::Single(node, _) => Ok(Arc::clone(node)),
-            DetectedServers::Cluster(cluster) => cluster.node_of(hash_slot_of(key), deadline).await,
+            ServerKind::Single(node, _) => Ok(Arc::clone(node)),
+            ServerKind::Cluster(cluster) => cluster.node_of(hash_slot_of(key), deadline).await,
         }
     }
 
@@ -164,24 +146,20 @@ impl Servers {
         what: &str,
     ) -> Result<T, StoreError> {
         let deadline = Instant::now() + COMMAND_TIMEOUT;
-        let operation = Operation::Command(command);
-        let reply = self.perform(&operation, key.as_bytes(), deadline);
+        let reply = self.perform(Operation::Command(command), key.as_bytes(), deadline);
         redis::from_redis_value(reply.await?).map_err(|_| unexpected(what))
     }
 
     /// Runs a script or a command on the server that has `key`.
     pub(crate) async fn perform(
         &self,
-        operation: &Operation<'_>,
+        operation: Operation<'_>,
         key: &[u8],
         deadline: Instant,
     ) -> Result<Value, StoreError> {
         match self.detected(deadline).await? {
-            DetectedServers::Single(node, _) => {
-                let reply = node.perform(operation, false, deadline).await;
-                reply.map_err(CallError::into_store_error)
-            }
-            DetectedServers::Cluster(cluster) => {
+            ServerKind::Single(node, _) => Ok(node.perform(operation, false, deadline).await?),
+            ServerKind::Cluster(cluster) => {
                 cluster
                     .perform(hash_slot_of(key), operation, deadline)
                     .await
@@ -223,10 +201,10 @@ impl Servers {
         request.set_windows(self.estimated_time());
         for _ in 0..MAX_SENDS {
             let answer = self.send_once(request.clone(), deadline).await?;
-            if !answer.is_outside_window() {
+            if !answer.is_outside_window {
                 return Ok(answer);
             }
-            let servers = answer.now();
+            let servers = answer.now;
             request.set_windows(servers);
             // The server may have granted some, and none may be requested twice.
             request.drop_lease_requests();
@@ -241,16 +219,16 @@ impl Servers {
 
     async fn send_once(&self, request: Request, deadline: Instant) -> Result<Answer, StoreError> {
         match self.detected(deadline).await? {
-            DetectedServers::Single(node, batchers) => {
+            ServerKind::Single(node, batchers) => {
                 let make = || Batcher::new(Arc::clone(node), self.timeout, self.time.clone());
                 batchers.current(make).send(request, deadline).await
             }
-            DetectedServers::Cluster(cluster) => {
+            ServerKind::Cluster(cluster) => {
                 let hash_slot = request.first_key().map(hash_slot_of).unwrap_or_default();
                 let call = Call::new(&[&request], self.time.now());
                 let operation = Operation::Script(self.time.script(call.has_leases()), &call);
                 // Boxed, because this future is large and moved often.
-                let reply = Box::pin(cluster.perform(hash_slot, &operation, deadline)).await?;
+                let reply = Box::pin(cluster.perform(hash_slot, operation, deadline)).await?;
                 let answer = call.answers(bytes_of(&reply)?, 1)?.pop();
                 answer.unwrap_or_else(|| Err(unexpected("the script")))
             }
@@ -267,10 +245,8 @@ impl Servers {
             return Ok(0);
         };
         let unlink = Cmd::unlink(keys);
-        match self
-            .perform(&Operation::Command(&unlink), first, deadline)
-            .await?
-        {
+        let operation = Operation::Command(&unlink);
+        match self.perform(operation, first, deadline).await? {
             Value::Int(count @ 0..) => Ok(count as u64),
             _ => Err(unexpected("UNLINK")),
         }
@@ -280,8 +256,8 @@ impl Servers {
     pub(crate) async fn unlink_matching(&self, pattern: &[u8]) -> Result<u64, StoreError> {
         let deadline = self.deadline();
         let nodes = match self.detected(deadline).await? {
-            DetectedServers::Single(node, _) => vec![Arc::clone(node)],
-            DetectedServers::Cluster(cluster) => cluster.nodes(deadline).await?,
+            ServerKind::Single(node, _) => vec![Arc::clone(node)],
+            ServerKind::Cluster(cluster) => cluster.nodes(deadline).await?,
         };
         let mut deleted = Ok(0);
         for node in nodes {
@@ -305,10 +281,7 @@ impl Servers {
             scan.arg(&cursor).arg("MATCH").arg(pattern);
             scan.arg("COUNT").arg(SCAN_COUNT);
             let deadline = Instant::now() + STEP_TIMEOUT;
-            let reply = node
-                .command(&scan, false, deadline)
-                .await
-                .map_err(CallError::into_store_error)?;
+            let reply = node.command(&scan, false, deadline).await?;
             let (next, keys): (String, Vec<Vec<u8>>) =
                 redis::from_redis_value(reply).map_err(|_| unexpected("SCAN"))?;
             // A node of a cluster takes keys of one hash slot at a time.
@@ -327,42 +300,32 @@ impl Servers {
     }
 
     /// Returns the servers. If it is not known yet whether they are a cluster, asks one of them.
-    async fn detected(&self, deadline: Instant) -> Result<&DetectedServers, StoreError> {
-        match self.detected.get() {
-            Some(detected) => Ok(detected),
-            // Boxed, so that decisions reserve no space for this large future.
-            None => Box::pin(self.detect(deadline)).await,
+    async fn detected(&self, deadline: Instant) -> Result<&ServerKind, StoreError> {
+        let (node, cluster, detected) = match &self.configured {
+            ConfiguredServers::Known(kind) => return Ok(kind),
+            ConfiguredServers::Detect(node, cluster, detected) => (node, cluster, detected),
+        };
+        if let Some(kind) = detected.get() {
+            return Ok(kind);
         }
-    }
-
-    async fn detect(&self, deadline: Instant) -> Result<&DetectedServers, StoreError> {
-        let single =
-            |node: &Arc<Node>| DetectedServers::Single(Arc::clone(node), PerRuntime::new());
-        let detected = self.detected.get_or_try_init(async || {
-            Ok(match &self.configured {
-                ConfiguredServers::Single(node) => single(node),
-                ConfiguredServers::Detect(node, cluster) => {
-                    let is_cluster = is_cluster_node(node, deadline).await?;
-                    let mode = if is_cluster { "cluster" } else { "standalone" };
-                    tracing::info!(
-                        mode,
-                        servers = node.name(),
-                        "the mode of Redis was detected"
-                    );
-                    if is_cluster {
-                        DetectedServers::Cluster(Arc::clone(cluster))
-                    } else {
-                        single(node)
-                    }
-                }
-                ConfiguredServers::Cluster(cluster) => {
-                    DetectedServers::Cluster(Arc::clone(cluster))
-                }
+        let detecting = detected.get_or_try_init(async || {
+            let is_cluster = is_cluster_node(node, deadline).await?;
+            let mode = if is_cluster { "cluster" } else { "standalone" };
+            tracing::info!(
+                mode,
+                servers = node.name(),
+                "the mode of Redis was detected"
+            );
+            Ok(if is_cluster {
+                ServerKind::Cluster(Arc::clone(cluster))
+            } else {
+                ServerKind::single(Arc::clone(node))
             })
         });
-        match timeout_at(deadline, detected).await {
-            Ok(detected) => detected,
-            Err(_) => Err(no_answer(&self.configured.name())),
+        // Boxed, so that decisions reserve no space for this large future.
+        match Box::pin(timeout_at(deadline, detecting)).await {
+            Ok(kind) => kind,
+            Err(_) => Err(no_answer(&node.name())),
         }
     }
 }
@@ -375,6 +338,6 @@ async fn is_cluster_node(node: &Arc<Node>, deadline: Instant) -> Result<bool, St
         Ok(_) => Ok(true),
         Err(CallError::Failed(cause)) if cause.message.starts_with("ERR") => Ok(false),
         Err(CallError::Failed(cause)) if cause.reason == reason::NOPERM => Ok(false),
-        Err(cause) => Err(cause.into_store_error()),
+        Err(cause) => Err(cause.into()),
     }
 }

@@ -1,6 +1,7 @@
 //! The store.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fluxgate_core::store::{
@@ -72,18 +73,21 @@ impl RedisStore {
 
     /// Returns how often a server without the script has loaded it, including the first time.
     pub fn script_reloads(&self) -> u64 {
-        self.servers().events().script_reloads()
+        self.servers().events.script_reloads.load(Ordering::Relaxed)
     }
 
     /// Returns how often the script was missing on a server and could not be loaded.
     pub fn script_reload_failures(&self) -> u64 {
-        self.servers().events().script_reload_failures()
+        self.servers()
+            .events
+            .script_reload_failures
+            .load(Ordering::Relaxed)
     }
 
     /// Returns how often the sentinels have named another primary since the first query; 0
     /// without sentinels.
     pub fn failovers(&self) -> u64 {
-        self.servers().events().failovers()
+        self.servers().events.failovers.load(Ordering::Relaxed)
     }
 
     /// Returns what has happened to leases since the store was created.
@@ -263,7 +267,7 @@ impl Inner {
             .decide(checks, permit_request, deadline)
             .await?;
         let answer = decision.answer.as_ref();
-        let has_permit = answer.is_some_and(|answer| answer.permit() == Some(true));
+        let has_permit = answer.is_some_and(|answer| answer.permit == Some(true));
         let permit = if has_permit {
             WaitPermit::held_by(permit)
         } else {

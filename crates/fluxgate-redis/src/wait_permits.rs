@@ -77,11 +77,7 @@ impl WaitPermits {
         let call = Call::on_key(&self.key, argument);
         let operation = Operation::Script(&TAKE_PERMIT, &call);
         let deadline = self.servers.deadline();
-        match self
-            .servers
-            .perform(&operation, &self.key, deadline)
-            .await?
-        {
+        match self.servers.perform(operation, &self.key, deadline).await? {
             Value::Int(1) => Ok(Some(permit)),
             Value::Int(0) => {
                 permit.disarm();
@@ -96,7 +92,7 @@ impl WaitPermits {
         let operation = Operation::Command(&remove);
         let deadline = self.servers.deadline();
         // If it fails, the permit expires by itself.
-        let _ = self.servers.perform(&operation, &self.key, deadline).await;
+        let _ = self.servers.perform(operation, &self.key, deadline).await;
     }
 }
 

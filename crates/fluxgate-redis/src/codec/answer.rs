@@ -17,20 +17,21 @@ use crate::error::bad_response;
 /// The script's answer to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    now: Timestamp,
-    entries: SmallVec<[Entry; 4]>,
+    /// The time of the decision, by the server's clock.
+    pub(crate) now: Timestamp,
+    pub(super) entries: SmallVec<[Entry; 4]>,
     /// Whether a request that has to wait got a permit; `None` if it does not have to wait, or
     /// requested no permit.
-    permit: Option<bool>,
+    pub(crate) permit: Option<bool>,
     /// Whether the request was not decided, because its calendar windows do not contain the
     /// time.
-    is_outside_window: bool,
+    pub(crate) is_outside_window: bool,
     /// The outcome of a settlement or a renewal. Boxed, because few requests have one.
-    hold: Option<Box<HoldOutcome>>,
+    pub(super) hold: Option<Box<HoldOutcome>>,
     /// The grant, if it is a lease request.
-    grant: Option<Box<Grant>>,
+    pub(super) grant: Option<Box<Grant>>,
     /// The answers to the lease requests that were sent with the request.
-    lease_answers: Vec<Result<Answer, StoreError>>,
+    pub(crate) lease_answers: Vec<Result<Answer, StoreError>>,
 }
 
 /// The script's answer to a settlement or a renewal.
@@ -81,65 +82,11 @@ impl Answer {
         }
     }
 
-    /// Returns the time of the decision, by the server's clock.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    pub(super) fn push(&mut self, entry: Entry) {
-        self.entries.push(entry);
-    }
-
-    pub(super) fn set_outside_window(&mut self) {
-        self.is_outside_window = true;
-    }
-
-    /// Returns whether the request was not decided, because its calendar windows do not contain
-    /// the time.
-    pub(crate) fn is_outside_window(&self) -> bool {
-        self.is_outside_window
-    }
-
-    pub(super) fn set_hold(&mut self, outcome: HoldOutcome) {
-        self.hold = Some(Box::new(outcome));
-    }
-
     /// Returns the outcome of a settlement or a renewal.
     pub(crate) fn into_hold_outcome(self) -> Result<HoldOutcome, StoreError> {
         self.hold
             .map(|outcome| *outcome)
             .ok_or_else(|| bad_response("the reply does not say what became of the hold"))
-    }
-
-    pub(super) fn with_lease_answers(self, lease_answers: Vec<Result<Self, StoreError>>) -> Self {
-        Self {
-            lease_answers,
-            ..self
-        }
-    }
-
-    /// Returns the answers to the lease requests that were sent with the request, in order.
-    pub(crate) fn lease_answers(&self) -> &[Result<Self, StoreError>] {
-        &self.lease_answers
-    }
-
-    pub(super) fn set_grant(&mut self, grant: Grant) {
-        self.grant = Some(Box::new(grant));
-    }
-
-    /// Returns the grant, if it answers a lease request.
-    pub(super) fn grant(&self) -> Option<Grant> {
-        self.grant.as_deref().copied()
-    }
-
-    pub(super) fn set_permit(&mut self, has_permit: bool) {
-        self.permit = Some(has_permit);
-    }
-
-    /// Returns whether a request that has to wait got a permit; `None` if it does not have to
-    /// wait, or requested no permit.
-    pub(crate) fn permit(&self) -> Option<bool> {
-        self.permit
     }
 
     /// Returns the mode in which checks were decided: without a permit, none waits.
@@ -150,21 +97,14 @@ impl Answer {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Returns the answer that the script would give after this span without other requests.
     pub(crate) fn later(&self, span: Duration) -> Option<Self> {
         let micros = u64::try_from(span.as_micros()).ok()?;
+        let now = Timestamp::from_micros(self.now.micros().checked_add(micros)?)?;
         Some(Self {
-            now: Timestamp::from_micros(self.now.micros().checked_add(micros)?)?,
             entries: self.entries.clone(),
             permit: self.permit,
-            is_outside_window: false,
-            hold: None,
-            grant: None,
-            lease_answers: Vec::new(),
+            ..Self::new(now)
         })
     }
 

@@ -1,14 +1,19 @@
-//! Encodes decisions, refunds, undos and cancellations.
+//! Encodes decisions with their holds, refunds, undos, cancellations and lease requests, and
+//! decodes the grants of leases.
 
-use fluxgate_core::algorithm::{Mode, Overhang};
-use fluxgate_core::store::{Charged, Checks, Group, Micros, Subject};
-use fluxgate_core::{Band, StoreError, Timestamp};
+use fluxgate_core::algorithm::{LeaseRequest, Mode, Overhang, balance_of};
+use fluxgate_core::lease::BandLease;
+use fluxgate_core::store::{Charged, Checks, Group, HoldId, Micros, Subject};
+use fluxgate_core::{Algorithm, Band, StoreError, Timestamp};
 
 use super::answer::{Answer, combined_cost};
-use super::hold::{HoldPart, HoldTrailer, has_slots};
-use super::request::{CheckSpec, GroupEnd, KeyKind, Op, PERMIT_SIZE, Request, put};
-use super::subject_keys::SubjectKeyWriter;
+use super::record::{charges_of, write_charges};
+use super::request::{
+    CheckSpec, GroupEnd, KeyKind, Op, PERMIT_SIZE, Request, SubjectKeyWriter, put,
+};
+use crate::error::bad_response;
 use crate::keys::KeyNaming;
+use crate::lease::GrantReply;
 
 /// Requests a permit, which is taken if the request has to wait.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +188,7 @@ impl Request {
             };
             request.push(CheckSpec::alone(limit, charge.cost, key));
             request.number_slots(limit, charge.check);
-            request.push_mark(charge.mark, answer.now(), note, charge.overhang);
+            request.push_mark(charge.mark, answer.now, note, charge.overhang);
         }
         if let Some(hold) = checks.hold() {
             let record = part.map_or_else(|| naming.hold(hold.id), |part| part.key.clone());
@@ -197,5 +202,183 @@ impl Request {
             });
         }
         Ok(Some(request))
+    }
+}
+
+impl Request {
+    /// Requests a lease of a band. It must not be sent twice: each report takes effect.
+    pub(crate) fn lease(
+        subject: Subject<'_>,
+        band: &Band,
+        lease: &BandLease,
+        ask: &LeaseRequest,
+        naming: &KeyNaming,
+    ) -> Self {
+        let mut request = Self::new(Op::Lease, 1);
+        let mut head = Vec::new();
+        naming.write_subject(subject, &mut head);
+        let key = request.add_band(&head, band);
+        let limit = lease.shared();
+        request.push(CheckSpec::alone(limit, 0, key));
+        let out_key = request.add_key(KeyKind::Other, |names| {
+            naming.write_lease_subject(subject, names);
+            KeyNaming::write_band(band, names);
+        });
+        let is_bucket = limit.algorithm().is_bucket();
+        let time_of = |units: u32| limit.rate().time_of(units.into());
+        let rungs = match ask.want.checked_ilog2() {
+            // Up to twice as many units, to find out whether half of what is left is fewer.
+            Some(highest) if is_bucket => highest + 2,
+            _ => 0,
+        };
+        let mut out = Vec::new();
+        put(&mut out, out_key as u64, 4);
+        put(&mut out, lease.most(), 4);
+        put(&mut out, ask.want.into(), 4);
+        put(&mut out, lease.span().get() / 1000, 4);
+        // At most the grants of a holder, and the bits of a number.
+        out.extend_from_slice(&[ask.reports().len() as u8, rungs as u8]);
+        for report in ask.reports() {
+            put(&mut out, report.ends, 7);
+            put(&mut out, report.spent.into(), 4);
+            put(&mut out, report.returned.into(), 4);
+            let time = if is_bucket {
+                time_of(report.returned)
+            } else {
+                Default::default()
+            };
+            put(&mut out, time.whole, 7);
+            put(&mut out, time.part.into(), 4);
+        }
+        for bit in (0..rungs).rev() {
+            put(&mut out, 1 << bit, 4);
+            let time = time_of(1 << bit);
+            put(&mut out, time.whole, 7);
+            put(&mut out, time.part.into(), 4);
+        }
+        request.trailers = out;
+        request
+    }
+
+    /// Drops the lease requests that go with this request.
+    pub(crate) fn drop_lease_requests(&mut self) {
+        self.lease_requests.clear();
+    }
+
+    /// Sends a lease request with this request. Its keys must be in the same hash slot.
+    pub(crate) fn add_lease_request(&mut self, request: Self) {
+        self.lease_requests.push(request);
+    }
+}
+
+impl Answer {
+    /// Returns the reply to a lease request.
+    pub(crate) fn grant_reply(&self, lease: &BandLease) -> Result<GrantReply, StoreError> {
+        let limit = lease.shared();
+        let grant = self.grant.as_deref().copied();
+        let mut grant = grant.ok_or_else(|| bad_response("the reply has no grant"))?;
+        if limit.algorithm().is_bucket() {
+            grant.window_left = None;
+        }
+        let cell = self.only_state()?.cell(limit)?;
+        Ok(GrantReply {
+            grant,
+            balance: balance_of(limit, cell, self.now),
+        })
+    }
+}
+
+/// Stands for no key.
+pub(super) const NO_KEY: u32 = u32::MAX;
+/// The span of a hold without a requested one: longer than any.
+const NO_SPAN: u64 = 1 << 53;
+
+/// The record of one part of a hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HoldPart {
+    /// The key of the record.
+    pub(crate) key: Vec<u8>,
+    /// The life of the whole hold; if this is its only part, its life without slots.
+    pub(crate) life: Micros,
+    /// Whether this is the only part.
+    pub(crate) is_whole: bool,
+}
+
+/// The hold of a request, as `lua/hold.lua` reads it.
+#[derive(Clone, Copy, Debug)]
+struct HoldTrailer<'h> {
+    /// The key of its record, if it has one.
+    record: Option<&'h [u8]>,
+    id: HoldId,
+    /// The requested span.
+    span: u64,
+    /// Its life without slots.
+    life: Micros,
+    /// Whether all its slots are in this call.
+    is_whole: bool,
+    /// The charges to write into the record.
+    charges: &'h [u8],
+}
+
+/// Returns whether any check takes slots.
+pub(crate) fn has_slots(checks: &Checks<'_>) -> bool {
+    let mut list = checks.list().iter();
+    list.any(|check| check.band.limit().algorithm() == Algorithm::Concurrency)
+}
+
+impl Request {
+    /// Adds the hold of a request.
+    fn push_hold(&mut self, checks: &Checks<'_>, naming: &KeyNaming, part: Option<&HoldPart>) {
+        let Some(hold) = checks.hold() else {
+            // Slots that are never released.
+            return self.put_hold(HoldTrailer {
+                record: None,
+                id: HoldId::random(),
+                span: NO_SPAN,
+                life: Micros::ZERO,
+                is_whole: true,
+                charges: &[],
+            });
+        };
+        let trailer = HoldTrailer {
+            record: None,
+            id: hold.id,
+            span: hold.span.map_or(NO_SPAN, Micros::get).min(NO_SPAN),
+            life: hold.span_without_slots(),
+            is_whole: true,
+            charges: &[],
+        };
+        if let Some(part) = part {
+            return self.put_hold(HoldTrailer {
+                record: Some(&part.key),
+                life: part.life,
+                is_whole: part.is_whole,
+                ..trailer
+            });
+        }
+        let mut charges = Vec::new();
+        write_charges(&charges_of(checks, hold, naming), &mut charges);
+        self.put_hold(HoldTrailer {
+            record: Some(&naming.hold(hold.id)),
+            charges: &charges,
+            ..trailer
+        });
+    }
+
+    fn put_hold(&mut self, hold: HoldTrailer<'_>) {
+        let key = match hold.record {
+            Some(name) => {
+                self.add_key(KeyKind::Other, |names| names.extend_from_slice(name)) as u32
+            }
+            None => NO_KEY,
+        };
+        let out = &mut self.trailers;
+        put(out, key.into(), 4);
+        out.extend_from_slice(&hold.id.bits().to_le_bytes());
+        put(out, hold.span, 7);
+        put(out, hold.life.get().min(NO_SPAN), 7);
+        out.push(hold.is_whole.into());
+        put(out, hold.charges.len() as u64, 4);
+        out.extend_from_slice(hold.charges);
     }
 }

@@ -10,11 +10,10 @@ use fluxgate_core::store::{Checks, HoldRequest, Micros};
 use fluxgate_core::{Algorithm, Calendar, CalendarUnit, Limit, StoreError};
 
 use super::answer::combined_cost;
-use super::request::put;
+use super::request::{SubjectKeyWriter, put};
 use super::state::{
     BUCKET_TAG, CALENDAR_TAG, SHAPING_TAG, SLOTS_TAG, bucket_tag, tag_of, window_ms,
 };
-use super::subject_keys::SubjectKeyWriter;
 use crate::error::error;
 use crate::keys::{KeyNaming, write_length, write_text};
 use crate::reason;
@@ -38,14 +37,7 @@ pub(crate) struct RecordedCharge {
 /// The numbers of a counter that a settlement needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordedCounter {
-    Bucket {
-        shape: bool,
-        horizon: u8,
-        max_wait_ms: u64,
-        capacity: u64,
-        refill: u64,
-        period: u64,
-    },
+    Bucket(RecordedBucket),
     /// A window or a log.
     Window {
         tag: u8,
@@ -63,6 +55,17 @@ pub(super) enum RecordedCounter {
         /// later check took them.
         taken: u64,
     },
+}
+
+/// A token bucket or a leaky bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordedBucket {
+    pub(super) shape: bool,
+    pub(super) horizon: u8,
+    pub(super) max_wait_ms: u64,
+    pub(super) capacity: u64,
+    pub(super) refill: u64,
+    pub(super) period: u64,
 }
 
 /// The part of a hold in one hash slot of a cluster.
@@ -150,22 +153,13 @@ impl RecordedCharge {
     /// Returns the longest time that a request may wait for it.
     pub(crate) fn longest_wait(&self) -> Micros {
         match self.counter {
-            RecordedCounter::Bucket {
-                shape: true,
-                capacity,
-                refill,
-                period,
-                ..
-            } => {
-                let fill = u128::from(capacity) * u128::from(period) / u128::from(refill.max(1));
+            RecordedCounter::Bucket(bucket) if bucket.shape => {
+                let units = u128::from(bucket.capacity) * u128::from(bucket.period);
+                let fill = units / u128::from(bucket.refill.max(1));
                 Micros::new(u64::try_from(fill).unwrap_or(u64::MAX).saturating_add(1))
             }
-            RecordedCounter::Bucket { max_wait_ms, .. } => {
-                Micros::new(max_wait_ms.saturating_mul(1000))
-            }
-            RecordedCounter::Window { .. }
-            | RecordedCounter::Calendar { .. }
-            | RecordedCounter::Slots { .. } => Micros::ZERO,
+            RecordedCounter::Bucket(bucket) => Micros::new(bucket.max_wait_ms.saturating_mul(1000)),
+            _ => Micros::ZERO,
         }
     }
 
@@ -179,19 +173,12 @@ impl RecordedCharge {
 
     fn write(&self, last: &[u8], out: &mut Vec<u8>) {
         match self.counter {
-            RecordedCounter::Bucket {
-                shape,
-                horizon,
-                max_wait_ms,
-                capacity,
-                refill,
-                period,
-            } => {
-                out.extend_from_slice(&[bucket_tag(shape), horizon]);
-                put(out, max_wait_ms, 5);
-                put(out, capacity, 4);
-                put(out, refill, 4);
-                put(out, period, 7);
+            RecordedCounter::Bucket(bucket) => {
+                out.extend_from_slice(&[bucket_tag(bucket.shape), bucket.horizon]);
+                put(out, bucket.max_wait_ms, 5);
+                put(out, bucket.capacity, 4);
+                put(out, bucket.refill, 4);
+                put(out, bucket.period, 7);
             }
             RecordedCounter::Window {
                 tag,
@@ -204,8 +191,7 @@ impl RecordedCharge {
             }
             RecordedCounter::Calendar { calendar, capacity } => {
                 out.push(CALENDAR_TAG);
-                write_text(calendar.unit().name().as_bytes(), out);
-                write_text(calendar.time_zone().name().as_bytes(), out);
+                write_calendar(&calendar, out);
                 put(out, capacity, 4);
             }
             RecordedCounter::Slots { longest, taken } => {
@@ -241,14 +227,14 @@ impl RecordedCounter {
                 calendar: *calendar,
                 capacity,
             },
-            (algorithm, None) if algorithm.is_bucket() => Self::Bucket {
+            (algorithm, None) if algorithm.is_bucket() => Self::Bucket(RecordedBucket {
                 shape: limit.rate().shape(),
                 horizon: limit.rate().horizon().exponent(),
                 max_wait_ms: window_ms(limit),
                 capacity,
                 refill: limit.rate().refill(),
                 period: limit.rate().period().get(),
-            },
+            }),
             _ => Self::Window {
                 tag: tag_of(limit),
                 window_ms: window_ms(limit),
@@ -260,7 +246,7 @@ impl RecordedCounter {
     /// Returns the units of the quota; 0 for slots, which a settlement never adds to.
     pub(super) fn capacity(&self) -> u64 {
         match *self {
-            Self::Bucket { capacity, .. }
+            Self::Bucket(RecordedBucket { capacity, .. })
             | Self::Window { capacity, .. }
             | Self::Calendar { capacity, .. } => capacity,
             Self::Slots { .. } => 0,
@@ -298,35 +284,37 @@ impl<'a> RecordReader<'a> {
 
     fn counter(&mut self) -> Option<RecordedCounter> {
         Some(match self.byte()? {
-            tag @ (BUCKET_TAG | SHAPING_TAG) => RecordedCounter::Bucket {
+            tag @ (BUCKET_TAG | SHAPING_TAG) => RecordedCounter::Bucket(RecordedBucket {
                 shape: tag == SHAPING_TAG,
                 horizon: Horizon::from_exponent(self.byte()?)?.exponent(),
                 max_wait_ms: self.span(5)?,
                 capacity: self.units()?,
                 refill: self.units()?,
                 period: self.span(7).filter(|period| *period > 0)?,
-            },
+            }),
             tag @ 243..=245 => RecordedCounter::Window {
                 tag,
                 window_ms: self.span(5).filter(|window| *window > 0)?,
                 capacity: self.units()?,
             },
-            CALENDAR_TAG => {
-                let unit = self.text()?;
-                let mut units = CalendarUnit::NAMES.iter();
-                let (_, unit) = units.find(|(name, _)| name.as_bytes() == unit)?;
-                let zone = str::from_utf8(self.text()?).ok()?.parse().ok()?;
-                RecordedCounter::Calendar {
-                    calendar: Calendar::new(*unit).in_time_zone(zone),
-                    capacity: self.units()?,
-                }
-            }
+            CALENDAR_TAG => RecordedCounter::Calendar {
+                calendar: self.calendar()?,
+                capacity: self.units()?,
+            },
             SLOTS_TAG => RecordedCounter::Slots {
                 longest: self.number(5)?,
                 taken: self.number(4)?,
             },
             _ => return None,
         })
+    }
+
+    pub(super) fn calendar(&mut self) -> Option<Calendar> {
+        let unit = self.text()?;
+        let mut units = CalendarUnit::NAMES.iter();
+        let (_, unit) = units.find(|(name, _)| name.as_bytes() == unit)?;
+        let zone = str::from_utf8(self.text()?).ok()?.parse().ok()?;
+        Some(Calendar::new(*unit).in_time_zone(zone))
     }
 
     /// Reads the units of a limit.
@@ -372,6 +360,11 @@ impl<'a> RecordReader<'a> {
         self.0 = tail;
         Some(head)
     }
+}
+
+pub(super) fn write_calendar(calendar: &Calendar, out: &mut Vec<u8>) {
+    write_text(calendar.unit().name().as_bytes(), out);
+    write_text(calendar.time_zone().name().as_bytes(), out);
 }
 
 pub(super) fn foreign_record() -> StoreError {

@@ -26,8 +26,7 @@ use fluxgate_core::store::Micros;
 use fluxgate_core::{StoreError, Timestamp};
 
 use super::answer::{Answer, Entry, HoldOutcome};
-use super::slots::SlotSummary;
-use super::state::{BUCKET_TAG, StoredState};
+use super::state::{BUCKET_TAG, SlotSummary, StoredState};
 use crate::error::bad_response;
 use crate::reason;
 
@@ -66,33 +65,30 @@ impl ReplyReader<'_> {
             let letter = self.byte()?;
             let stored = match letter.to_ascii_lowercase() {
                 b';' => return Ok(Ok(answer)),
-                b'e' if letter == b'E' && answer.is_empty() => {
+                b'e' if letter == b'E' && answer.entries.is_empty() => {
                     self.end()?;
                     return Ok(Err(foreign_value()));
                 }
-                b't' if letter == b'T' && answer.is_empty() => {
-                    answer.set_outside_window();
-                    self.end()?;
-                    return Ok(Ok(answer));
+                b't' if letter == b'T' && answer.entries.is_empty() => {
+                    answer.is_outside_window = true;
+                    break;
                 }
-                b'g' | b'r' | b's' if letter.is_ascii_uppercase() && answer.is_empty() => {
-                    answer.set_hold(match letter {
+                b'g' | b'r' | b's' if letter.is_ascii_uppercase() && answer.entries.is_empty() => {
+                    let outcome = match letter {
                         b'G' => HoldOutcome::Gone,
                         b'R' => HoldOutcome::Renewed,
                         _ => HoldOutcome::Settled(self.settled()?),
-                    });
-                    self.end()?;
-                    return Ok(Ok(answer));
+                    };
+                    answer.hold = Some(Box::new(outcome));
+                    break;
                 }
                 b'a' => {
-                    answer.set_grant(self.grant()?);
-                    self.end()?;
-                    return Ok(Ok(answer));
+                    answer.grant = Some(Box::new(self.grant()?));
+                    break;
                 }
                 b'p' => {
-                    answer.set_permit(letter == b'p');
-                    self.end()?;
-                    return Ok(Ok(answer));
+                    answer.permit = Some(letter == b'p');
+                    break;
                 }
                 b'n' => StoredState::Nothing,
                 b'i' => self.digits()?,
@@ -103,11 +99,13 @@ impl ReplyReader<'_> {
                 b'h' => self.slots()?,
                 _ => return Err(bad_response("the reply has an entry of unknown kind")),
             };
-            answer.push(Entry {
+            answer.entries.push(Entry {
                 passes: letter.is_ascii_lowercase(),
                 stored,
             });
         }
+        self.end()?;
+        Ok(Ok(answer))
     }
 
     /// Reads the end of an answer.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use fluxgate_core::algorithm::Overhang;
 use fluxgate_core::limit::{FracMicros, Horizon};
+use fluxgate_core::store::{Check, Subject};
 use fluxgate_core::{Algorithm, Band, Calendar, Limit, Timestamp};
 use smallvec::SmallVec;
 
@@ -401,4 +402,52 @@ pub(super) enum GroupEnd {
 pub(super) fn put(out: &mut Vec<u8>, number: u64, bytes: usize) {
     debug_assert!(bytes == 8 || number >> (8 * bytes) == 0);
     out.extend_from_slice(&number.to_le_bytes()[..bytes]);
+}
+
+/// Writes the keys of checks. Encodes a subject once for all its bands.
+pub(super) struct SubjectKeyWriter<'c> {
+    naming: &'c KeyNaming,
+    subject: Option<Subject<'c>>,
+    head: Vec<u8>,
+}
+
+impl<'c> SubjectKeyWriter<'c> {
+    pub(super) fn new(naming: &'c KeyNaming) -> Self {
+        Self {
+            naming,
+            subject: None,
+            head: Vec::with_capacity(USUAL_NAME),
+        }
+    }
+
+    /// Adds the key of a check to a request. Returns its number.
+    pub(super) fn key_of(&mut self, request: &mut Request, check: &Check<'c>) -> usize {
+        self.set_subject(check.subject);
+        request.add_band(&self.head, check.band)
+    }
+
+    /// Returns the name of the key of a check.
+    pub(super) fn name_of(&mut self, check: &Check<'c>) -> Vec<u8> {
+        self.set_subject(check.subject);
+        let mut name = self.head.clone();
+        KeyNaming::write_band(check.band, &mut name);
+        name
+    }
+
+    fn set_subject(&mut self, subject: Subject<'c>) {
+        if self.subject != Some(subject) {
+            self.head.clear();
+            self.naming.write_subject(subject, &mut self.head);
+            self.subject = Some(subject);
+        }
+    }
+
+    /// Adds the key for the note that a charge of a check was undone. Returns its number.
+    pub(super) fn undo_note_of(&self, request: &mut Request, check: &Check<'_>) -> usize {
+        request.add_key(KeyKind::Cell, |names| {
+            let subject = check.subject;
+            self.naming.write_undo_subject(subject, names);
+            KeyNaming::write_band(check.band, names);
+        })
+    }
 }

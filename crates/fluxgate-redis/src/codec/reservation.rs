@@ -1,8 +1,8 @@
 //! Records of reservations: the requests that cancel each of them.
 
-use fluxgate_core::{Calendar, CalendarUnit, StoreError, Timestamp};
+use fluxgate_core::{StoreError, Timestamp};
 
-use super::record::{RecordReader, foreign_record};
+use super::record::{RecordReader, foreign_record, write_calendar};
 use super::request::{KeyKind, Op, Request, put};
 use crate::keys::{write_length, write_text};
 
@@ -35,8 +35,7 @@ impl ReservationRecord {
             write_length(request.calendars.len(), &mut out);
             for (start, calendar) in &request.calendars {
                 write_length(*start, &mut out);
-                write_text(calendar.unit().name().as_bytes(), &mut out);
-                write_text(calendar.time_zone().name().as_bytes(), &mut out);
+                write_calendar(calendar, &mut out);
             }
         }
         out
@@ -79,13 +78,9 @@ fn read_request(reader: &mut RecordReader<'_>) -> Option<Request> {
     request.has_whole_checks().then_some(())?;
     for _ in 0..reader.length()? {
         let start = reader.length()?;
-        let unit = reader.text()?;
-        let mut units = CalendarUnit::NAMES.iter();
-        let (_, unit) = units.find(|(name, _)| name.as_bytes() == unit)?;
-        let zone = str::from_utf8(reader.text()?).ok()?.parse().ok()?;
+        let calendar = reader.calendar()?;
         let is_check = start.is_multiple_of(request.check_size()) && start < request.checks.len();
         is_check.then_some(())?;
-        let calendar = Calendar::new(*unit).in_time_zone(zone);
         request.calendars.push((start, calendar));
     }
     Some(request)
@@ -97,7 +92,7 @@ mod tests {
 
     use fluxgate_core::key::RuleNumber;
     use fluxgate_core::store::{Charged, Micros, Retry, Subject, Verdict};
-    use fluxgate_core::{Algorithm, Band, Limit};
+    use fluxgate_core::{Algorithm, Band, Calendar, CalendarUnit, Limit};
     use proptest::prelude::*;
 
     use super::*;

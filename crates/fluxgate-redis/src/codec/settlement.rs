@@ -138,16 +138,10 @@ impl Request {
         let start = self.checks.len();
         let key = self.add_key(kind, |names| names.extend_from_slice(&charge.key));
         match charge.counter {
-            RecordedCounter::Bucket {
-                shape,
-                horizon,
-                max_wait_ms,
-                capacity,
-                refill,
-                period,
-            } => {
-                self.push_head(owes, key, bucket_tag(shape));
-                self.push_numbers(horizon, max_wait_ms, [refill, units, capacity, period, 0]);
+            RecordedCounter::Bucket(bucket) => {
+                let numbers = [bucket.refill, units, bucket.capacity, bucket.period, 0];
+                self.push_head(owes, key, bucket_tag(bucket.shape));
+                self.push_numbers(bucket.horizon, bucket.max_wait_ms, numbers);
             }
             RecordedCounter::Window {
                 tag,

@@ -14,7 +14,6 @@ use fluxgate_core::{Limit, Timestamp};
 use smallvec::SmallVec;
 
 use super::hot_keys::HOT;
-use super::recent_use::RecentUse;
 
 /// The most grants of one band. Usually the last is nearly spent when the next arrives.
 const MAX_GRANTS: usize = 4;
@@ -482,6 +481,61 @@ impl LeaseHolder {
             reset_after,
             delay: Micros::ZERO,
         }
+    }
+}
+
+/// The units of one band that were used recently: a sliding window as long as a lease, of two
+/// counts. The previous count is weighted by how much of it the window still covers.
+#[derive(Clone, Copy, Debug)]
+struct RecentUse {
+    span: u64,
+    /// When the current count began.
+    began: u64,
+    current: u64,
+    previous: u64,
+}
+
+impl RecentUse {
+    /// Creates a window of this span, with units that were used until now.
+    fn new(span: u64, units: u64, now: u64) -> Self {
+        Self {
+            span,
+            began: now,
+            current: units,
+            previous: 0,
+        }
+    }
+
+    /// Returns the span of a lease.
+    fn span(&self) -> u64 {
+        self.span
+    }
+
+    /// Adds units that are used now.
+    fn add(&mut self, units: u64, now: u64) {
+        self.settle(now);
+        self.current = self.current.saturating_add(units);
+    }
+
+    /// Returns the units that were used within the last span.
+    fn units(&mut self, now: u64) -> u64 {
+        self.settle(now);
+        // A thread may read the clock before another one and get the lock after it.
+        let left = self.span - now.saturating_sub(self.began);
+        let previous = u128::from(self.previous) * u128::from(left) / u128::from(self.span);
+        // At most `previous`.
+        self.current.saturating_add(previous as u64)
+    }
+
+    fn settle(&mut self, now: u64) {
+        let elapsed = now.saturating_sub(self.began);
+        if elapsed < self.span {
+            return;
+        }
+        let is_next = elapsed < 2 * self.span;
+        self.previous = if is_next { self.current } else { 0 };
+        self.current = 0;
+        self.began = if is_next { self.began + self.span } else { now };
     }
 }
 

@@ -152,3 +152,28 @@ fn a_short_grant_is_spent_before_the_key_refuses() {
     assert!(holder.refuse_again(1, moment(119_999)).is_some());
     assert!(holder.refuse_again(1, moment(120_000)).is_none());
 }
+
+#[test]
+fn units_count_for_as_long_as_a_lease() {
+    let mut recent = RecentUse::new(100, 3, 1_000);
+    assert_eq!(recent.units(1_000), 3);
+    recent.add(5, 1_099);
+    assert_eq!(recent.units(1_099), 8);
+    assert_eq!(recent.units(1_100), 8);
+    recent.add(2, 1_125);
+    assert_eq!(recent.units(1_125), 8, "three quarters of 8, and 2");
+    assert_eq!(recent.units(1_199), 2);
+    assert_eq!(recent.units(1_250), 1, "a half of 2");
+    assert_eq!(recent.units(1_300), 0);
+}
+
+#[test]
+fn nothing_counts_after_a_pause() {
+    let mut recent = RecentUse::new(100, 3, 1_000);
+    assert_eq!(recent.units(1_200), 0);
+    recent.add(7, 5_000);
+    assert_eq!(recent.units(5_050), 7);
+    // A thread that was late.
+    recent.add(1, 4_990);
+    assert_eq!(recent.units(4_990), 8);
+}
