@@ -1,7 +1,5 @@
 //! Evaluates a request: every step of a filter except forwarding it.
 
-mod reservation;
-
 use std::net::IpAddr;
 use std::ops::Deref;
 
@@ -11,13 +9,11 @@ use fluxgate_core::{Outcome, RequestContext, RequestContextBuilder, WaitRefusal}
 use tokio::time::{Instant, sleep_until};
 
 use crate::context::ContextError;
-use crate::filter::Filter;
+use crate::filter::{Filter, LocalPermit};
 use crate::handler::Handler;
 use crate::report::Report;
 use crate::request_head::{BadRequest, RequestHead};
 use crate::request_hold::{HeldWhileWaiting, RequestHold};
-use crate::wait_permits::LocalPermit;
-use reservation::{Reservation, WaitGuard};
 
 /// A request to evaluate.
 #[derive(Debug)]
@@ -480,4 +476,62 @@ fn is_denied_by_limits(report: &impl Report) -> bool {
 /// Returns whether a request must wait, for its reservation or to be decided again.
 fn must_wait(report: &impl Report) -> bool {
     report.delay().get() > 0 || report.worth_waiting().is_some()
+}
+
+/// Records with a handler that a request waits, until it is dropped.
+struct WaitGuard<'h, H: Handler>(&'h H);
+
+impl<'h, H: Handler> WaitGuard<'h, H> {
+    fn new(handler: &'h H) -> Self {
+        handler.wait_began();
+        Self(handler)
+    }
+}
+
+impl<H: Handler> Drop for WaitGuard<'_, H> {
+    fn drop(&mut self) {
+        self.0.wait_ended();
+    }
+}
+
+/// The units that a request has reserved. Dropping it cancels them, so it must exist from the
+/// moment of the charge: the client may disconnect before the wait begins.
+struct Reservation<P>
+where
+    P: Deref<Target: Handler>,
+{
+    handler: P,
+    /// When the decision was requested.
+    since: Instant,
+    charge: Option<<P::Target as Handler>::Charge>,
+}
+
+impl<P> Reservation<P>
+where
+    P: Deref<Target: Handler>,
+{
+    fn new(handler: P, since: Instant, charge: Option<<P::Target as Handler>::Charge>) -> Self {
+        Self {
+            handler,
+            since,
+            charge,
+        }
+    }
+
+    /// Keeps the units, as the request proceeds, and returns how long it has waited.
+    fn keep(mut self) -> Micros {
+        self.charge = None;
+        Micros::from_duration(self.since.elapsed())
+    }
+}
+
+impl<P> Drop for Reservation<P>
+where
+    P: Deref<Target: Handler>,
+{
+    fn drop(&mut self) {
+        if let Some(charge) = self.charge.take() {
+            self.handler.cancel(charge);
+        }
+    }
 }

@@ -1,15 +1,16 @@
 //! The filter: which requests it limits, by which rules, and how it answers.
 
-pub(crate) mod alike_headers;
-
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fluxgate_core::RequestContextBuilder;
 use fluxgate_core::path::{PathSet, RequestPath};
+use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::alike_names::{are_alike, is_plain_name};
 use crate::client_ip::{ClientIpSources, TrustedProxies};
 use crate::context::{self, ContextError, Identity, Sources};
 use crate::handler::{Handler, HeaderNames};
@@ -19,13 +20,12 @@ use crate::jwt::Jwt;
 use crate::problem::FailedClosedStatus;
 use crate::request_head::RequestHead;
 use crate::source::SourceList;
-use crate::wait_permits::WaitPermits;
 
 const DEFAULT_MAX_WAITS: usize = 100;
 
 /// Limits the requests to a server. Clones share the permits to wait, until
 /// [`Filter::max_concurrent_waits`] is set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// The rule set that decides. Without one, everything passes.
     rule_set: Option<Box<str>>,
@@ -47,26 +47,6 @@ pub struct Filter {
     headers: HeaderFamilies,
     failed_closed: FailedClosedStatus,
     permits: Arc<WaitPermits>,
-}
-
-impl Default for Filter {
-    fn default() -> Self {
-        Self {
-            rule_set: None,
-            has_warned: Arc::default(),
-            include: None,
-            exclude: Arc::default(),
-            ignores_case: false,
-            sources: Sources::default(),
-            trusted_proxies: TrustedProxies::default(),
-            trusts_peer: false,
-            client_ip: ClientIpSources::default(),
-            has_odd_source: false,
-            headers: HeaderFamilies::default(),
-            failed_closed: FailedClosedStatus::default(),
-            permits: Arc::new(WaitPermits::new(DEFAULT_MAX_WAITS)),
-        }
-    }
 }
 
 impl Filter {
@@ -262,5 +242,234 @@ impl Filter {
     /// Returns the permits to wait.
     pub(crate) fn permits(&self) -> &WaitPermits {
         &self.permits
+    }
+}
+
+impl Filter {
+    /// Returns whether servers may take the header of this name for one that this filter or its
+    /// rules read, although it is not. `rule_headers` are in lower case.
+    ///
+    /// Such a header must not reach the server.
+    pub fn is_alike_header(&self, name: &str, rule_headers: &[Box<str>]) -> bool {
+        if is_plain_name(name) && !self.reads_odd_headers(rule_headers) {
+            return false;
+        }
+        let mut is_alike = false;
+        for known in self.read_headers(rule_headers) {
+            if known.eq_ignore_ascii_case(name) {
+                return false;
+            }
+            is_alike |= are_alike(known.as_bytes(), name.as_bytes());
+        }
+        is_alike
+    }
+
+    /// Returns whether this filter or its rules read the header of this name.
+    pub fn reads_header(&self, name: &str, rule_headers: &[Box<str>]) -> bool {
+        let mut names = self.read_headers(rule_headers);
+        names.any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns whether this filter or its rules read a header whose name is not
+    /// [plain](is_plain_name). Only then may a header with a plain name be alike to one of them.
+    pub fn reads_odd_headers(&self, rule_headers: &[Box<str>]) -> bool {
+        self.has_odd_source || rule_headers.iter().any(|name| !is_plain_name(name))
+    }
+
+    fn find_odd_sources(mut self) -> Self {
+        let mut names = self.read_headers(&[]);
+        let has_odd_source = names.any(|name| !is_plain_name(name));
+        drop(names);
+        self.has_odd_source = has_odd_source;
+        self
+    }
+
+    /// Returns whether a request has a header that servers may take for one that is read, or
+    /// for one that proxies set.
+    pub fn has_alike_header(&self, head: &impl RequestHead, rule_headers: &[Box<str>]) -> bool {
+        let mut headers = head.all_headers();
+        headers.any(|(name, _)| {
+            imitates_proxy_header(name) || self.is_alike_header(name, rule_headers)
+        })
+    }
+
+    /// Removes all headers whose names servers may take for another, unless they are read by
+    /// their exact names. Rules may read any header.
+    pub fn remove_unread_headers(&self, headers: &mut HeaderMap, rule_headers: &[Box<str>]) {
+        remove_headers(headers, |name| {
+            !is_plain_name(name) && !self.reads_header(name, rule_headers)
+        });
+    }
+
+    /// Removes headers that are alike to one that is read.
+    pub fn remove_alike_headers(&self, headers: &mut HeaderMap, rule_headers: &[Box<str>]) {
+        remove_headers(headers, |name| self.is_alike_header(name, rule_headers));
+    }
+
+    /// Removes all lines but the first of the headers that are sources.
+    pub fn keep_first_line(&self, headers: &mut HeaderMap) {
+        self.sources.keep_first_line(headers);
+    }
+
+    /// Returns the names of all headers that requests are counted by or matched.
+    fn read_headers<'a>(&'a self, rule_headers: &'a [Box<str>]) -> impl Iterator<Item = &'a str> {
+        let own = self.sources.read_headers();
+        let own = own.chain(self.client_ip.header_names());
+        own.chain(rule_headers.iter().map(|name| &**name))
+    }
+}
+
+fn remove_headers(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
+    let names = headers.keys().filter(|name| is_removed(name.as_str()));
+    let names: Vec<HeaderName> = names.cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// Returns whether servers may take the header of this name for one that concerns the message
+/// itself, or that proxies write, although it is not.
+pub fn imitates_proxy_header(name: &str) -> bool {
+    const NAMES: &str = "connection content-length content-type cookie expect forwarded host \
+        http2-settings keep-alive proxy proxy-authenticate proxy-authorization proxy-connection te \
+        trailer transfer-encoding upgrade x-original-url x-real-ip x-request-id x-rewrite-url";
+    const PREFIX: &[u8] = b"x-forwarded";
+    if is_plain_name(name) {
+        return false;
+    }
+    let name = name.as_bytes();
+    let is_other = |byte: &u8| !byte.is_ascii_alphanumeric();
+    let start = name.iter().position(|byte| !is_other(byte)).unwrap_or(0);
+    let prefix = name.get(start..start + PREFIX.len());
+    let has_prefix = prefix.is_some_and(|prefix| are_alike(prefix, PREFIX))
+        && name.get(start + PREFIX.len()).is_some_and(is_other);
+    has_prefix
+        || NAMES
+            .split(' ')
+            .any(|known| are_alike(known.as_bytes(), name))
+}
+
+/// The permits of this process to wait.
+#[derive(Debug)]
+pub(crate) struct WaitPermits {
+    free: Arc<Semaphore>,
+    capacity: usize,
+}
+
+/// A permit of this process. Dropping it releases it.
+pub(crate) type LocalPermit = OwnedSemaphorePermit;
+
+impl Default for WaitPermits {
+    fn default() -> Self {
+        Self::new(DEFAULT_MAX_WAITS)
+    }
+}
+
+impl WaitPermits {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let capacity = capacity.min(Semaphore::MAX_PERMITS);
+        Self {
+            free: Arc::new(Semaphore::new(capacity)),
+            capacity,
+        }
+    }
+
+    /// Returns how many permits are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.capacity - self.free.available_permits()
+    }
+
+    /// Takes a permit, if one is free.
+    pub(crate) fn take(&self) -> Option<LocalPermit> {
+        Arc::clone(&self.free).try_acquire_owned().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_ip::ClientIpSource;
+    use crate::context::Identity;
+    use crate::source::Source;
+
+    #[test]
+    fn only_names_that_are_not_read_are_alike() {
+        let filter = Filter::default()
+            .identity(Identity::default().api_key_header("x_key"))
+            .attribute("tenant", Source::header("X-Tenant-Id"))
+            .attribute("plan", Source::cookie("x-cookie"))
+            .client_ip(ClientIpSource::header("CF-Connecting-IP"));
+        let rule_headers = ["x-plan".into(), "x-a_b-c".into()];
+        for (name, expected) in [
+            ("X_User_Id", true),
+            ("x-user_id", true),
+            ("X.User.Id", true),
+            ("X~User~Id", true),
+            ("_X-User-Id", true),
+            ("X-User-Id", false),
+            ("x_user_idx", false),
+            ("xUser_Id", false),
+            ("x_key", false),
+            ("x-key", true),
+            ("X_Tenant-Id", true),
+            ("x-tenant-id", false),
+            ("x_cookie", false),
+            ("_cookie", true),
+            ("cookie", false),
+            ("cf_connecting_ip", true),
+            ("x_forwarded_for", false),
+            ("X_PLAN", true),
+            ("x-a_b-c", false),
+            ("x-a_b_c", true),
+            ("x-a-b-c", true),
+        ] {
+            let is_alike = filter.is_alike_header(name, &rule_headers);
+            assert_eq!(is_alike, expected, "{name}");
+        }
+        let plain = Filter::default();
+        assert!(!plain.reads_odd_headers(&[]) && plain.reads_odd_headers(&["a_b".into()]));
+        assert!(filter.reads_odd_headers(&[]));
+    }
+
+    #[test]
+    fn unread_headers_are_those_with_odd_names_that_are_not_read() {
+        let names = ["a_b", "x_known", "a-b"].map(HeaderName::from_static);
+        let mut headers: HeaderMap = names
+            .map(|name| (name, "1".parse().unwrap()))
+            .into_iter()
+            .collect();
+        Filter::default().remove_unread_headers(&mut headers, &["x_known".into()]);
+        let mut names: Vec<_> = headers.keys().map(|name| name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["a-b", "x_known"]);
+    }
+
+    #[test]
+    fn headers_of_proxies_cannot_be_imitated() {
+        for name in [
+            "X_Forwarded_For",
+            "X.Forwarded.For",
+            "-x-forwarded-anything",
+            "X~Original~URL",
+            "x-rewrite_url",
+            "_Host",
+            "Content.Length",
+            "Transfer_Encoding",
+            "Proxy_",
+            "x_request_id",
+        ] {
+            assert!(imitates_proxy_header(name), "{name}");
+        }
+        for name in [
+            "X-Forwarded-For",
+            "Content-Length",
+            "Host",
+            "x_forwardedfor",
+            "x_forwarded",
+            "x_original_urls",
+            "sec_ch_ua",
+        ] {
+            assert!(!imitates_proxy_header(name), "{name}");
+        }
     }
 }

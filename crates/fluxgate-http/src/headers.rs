@@ -1,12 +1,9 @@
 //! The headers that report limits to clients.
 //!
 //! `families` writes `X-RateLimit-*` and `Retry-After`; the text of `RateLimit` and
-//! `RateLimit-Policy` comes from the [`Report`], which for a decision has it from
-//! `rate_limit_fields`.
+//! `RateLimit-Policy` comes from the [`Report`].
 
 mod families;
-mod merge;
-mod sink;
 mod values;
 
 use http::header::RETRY_AFTER;
@@ -16,8 +13,8 @@ use smallvec::SmallVec;
 use crate::report::Report;
 use families::retry_after_secs;
 pub use families::{HeaderFamilies, ResetFormat};
-use sink::{Field, HeaderSink, LIMIT, POLICY, RATE_LIMIT, REMAINING, RESET, TextSink};
 pub use values::HeaderValues;
+use values::{Field, HeaderSink, LIMIT, POLICY, RATE_LIMIT, REMAINING, RESET, TextSink};
 
 /// The limit headers of a response after a chain of filters.
 ///

@@ -4,11 +4,6 @@
 //! cryptographic back end for the whole process, which a library should not choose for the
 //! program, and reads the clock itself.
 
-mod algorithm;
-mod cache;
-mod claim_set;
-mod endpoint;
-mod error;
 mod jwks;
 mod key;
 mod key_set;
@@ -17,6 +12,6 @@ mod reader;
 mod settings;
 mod token;
 
-pub use error::JwtError;
+pub use key_source::JwtError;
 pub(crate) use reader::TokenReader;
 pub use settings::{Jwt, OnInvalid};

@@ -41,7 +41,6 @@ mod headers;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod problem;
-mod rate_limit_fields;
 mod report;
 mod request_head;
 mod request_hold;
@@ -50,15 +49,13 @@ pub mod server;
 mod source;
 #[cfg(feature = "tls")]
 mod trust;
-mod wait_permits;
 
 pub use alike_names::{are_alike, is_plain_name};
 pub use checked_headers::WITHHELD;
 pub use client_ip::{ClientIpSource, ClientIpSources, NetworkError, TrustedProxies, parse_network};
 pub use context::{ContextError, Identity};
 pub use evaluation::{Evaluation, FilterOutcome, IncomingRequest, PendingEvaluation, evaluate};
-pub use filter::Filter;
-pub use filter::alike_headers::imitates_proxy_header;
+pub use filter::{Filter, imitates_proxy_header};
 pub use handler::{Handler, HeaderNames};
 pub use headers::{HeaderFamilies, HeaderValues, LimitHeaders, ResetFormat};
 #[cfg(feature = "jwt")]

@@ -1,10 +1,8 @@
 //! The report on a request: a decision as filters, headers and response bodies read it.
 
 use fluxgate_core::store::{Micros, Retry};
-use fluxgate_core::{Decision, Outcome, Timestamp, WaitRefusal};
+use fluxgate_core::{ActiveRule, Algorithm, Band, Decision, Outcome, Timestamp, WaitRefusal};
 use http::StatusCode;
-
-use crate::rate_limit_fields;
 
 /// A decision on a request, made by a limiter in this process or by a remote service.
 pub trait Report: Send + Sync {
@@ -126,12 +124,38 @@ impl Report for Decision {
         Decision::retry(self)
     }
 
+    /// Appends `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band that was
+    /// enforced, so none of a rule that is in shadow for this identity. `w` is the window, or for
+    /// a bucket the time to fill from empty: `q/w` is the rate, whatever the burst. Slots have a
+    /// unit and no window: `"exports/b0";q=10;qu="concurrent-requests"`.
     fn write_policies(&self, text: &mut Vec<u8>) {
-        rate_limit_fields::write_policies(self, text);
+        let start = text.len();
+        for (rule, band) in self.enforced_bands() {
+            if text.len() > start {
+                text.push(b',');
+            }
+            write_name(rule, band, text);
+            write_parameter(b";q=", band.limit().capacity(), text);
+            let span = band.quota_span();
+            if band.algorithm() == Algorithm::Concurrency {
+                text.extend_from_slice(b";qu=\"concurrent-requests\"");
+            } else if span.whole >= SECOND {
+                write_parameter(b";w=", span.ceil().div_ceil(SECOND), text);
+            }
+        }
     }
 
+    /// Appends `"per-user/burst";r=9;t=1`: the reported band. A time below one second is omitted.
     fn write_rate_limit(&self, text: &mut Vec<u8>) {
-        rate_limit_fields::write_rate_limit(self, text);
+        let reported = (self.rule(), self.band(), Decision::remaining(self));
+        if let (Some(rule), Some(band), Some(remaining)) = reported {
+            write_name(rule, band, text);
+            write_parameter(b";r=", remaining, text);
+            let reset = self.reset_micros();
+            if reset.get() >= SECOND {
+                write_parameter(b";t=", reset.ceil_secs(), text);
+            }
+        }
     }
 
     fn for_each_violated(&self, mut visit: impl FnMut(&str, &str)) {
@@ -139,4 +163,18 @@ impl Report for Decision {
             visit(violated.rule.id(), violated.band_id());
         }
     }
+}
+
+const SECOND: u64 = 1_000_000;
+
+/// Appends the name of a band as a string. Ids hold no characters that it escapes.
+fn write_name(rule: &ActiveRule, band: &Band, text: &mut Vec<u8>) {
+    for part in ["\"", rule.id(), "/", band.id(), "\""] {
+        text.extend_from_slice(part.as_bytes());
+    }
+}
+
+fn write_parameter(name: &[u8], number: u64, text: &mut Vec<u8>) {
+    text.extend_from_slice(name);
+    text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

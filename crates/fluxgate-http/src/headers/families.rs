@@ -2,8 +2,7 @@
 
 use http::HeaderMap;
 
-use super::sink::{Field, HeaderSink, TextSink};
-use super::values::HeaderValues;
+use super::values::{Field, HeaderSink, HeaderValues, TextSink};
 use crate::report::Report;
 
 const MICROS_PER_SECOND: u64 = 1_000_000;

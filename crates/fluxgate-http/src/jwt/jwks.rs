@@ -5,8 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::algorithm::Algorithm;
-use super::key::{Key, KeyMaterial};
+use super::key::{Algorithm, Key, KeyMaterial};
 
 /// The most keys of a set, far more than issuers use at once.
 const MAX_KEYS: usize = 100;

@@ -11,9 +11,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::error::JwtError;
 use super::key::Key;
-use super::key_source::KeySource;
+use super::key_source::{JwtError, KeySource};
 
 /// How often a file is read.
 const FILE_INTERVAL: Duration = Duration::from_secs(2);

@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::endpoint::Endpoint;
-use super::error::JwtError;
 use super::key_set::KeySet;
-use super::key_source::KeySource;
+use super::key_source::{Endpoint, JwtError, KeySource};
 use super::token::Policy;
 use crate::source::Source;
 
@@ -73,8 +71,7 @@ pub enum OnInvalid {
 impl Jwt {
     /// Verifies tokens by the JSON Web Key Set in this file.
     pub fn from_jwks_file(path: impl AsRef<Path>) -> Result<Self, JwtError> {
-        let source = KeySource::JwksFile(path.as_ref().into());
-        Ok(Self::new(KeySet::new(source)?))
+        Self::new(KeySource::JwksFile(path.as_ref().into()))
     }
 
     /// Verifies tokens by the JSON Web Key Set at this `https` or `http` address. Until it has
@@ -83,36 +80,29 @@ impl Jwt {
     /// Certificates are verified by the authorities of the system, or of the file that the
     /// environment variable `SSL_CERT_FILE` names.
     pub fn from_jwks_url(address: &str) -> Result<Self, JwtError> {
-        let source = KeySource::Url(Endpoint::new(address)?);
-        Ok(Self::new(KeySet::new(source)?))
+        Self::new(KeySource::Url(Endpoint::new(address)?))
     }
 
     /// Verifies tokens that are signed with the secret in this file (HS256, HS384, HS512). A
     /// newline at the end of the file is ignored.
     pub fn from_secret_file(path: impl AsRef<Path>) -> Result<Self, JwtError> {
-        let source = KeySource::SecretFile(path.as_ref().into());
-        Ok(Self::new(KeySet::new(source)?))
+        Self::new(KeySource::SecretFile(path.as_ref().into()))
     }
 
     /// Verifies tokens that are signed with this secret (HS256, HS384, HS512). A newline at its
     /// end is ignored.
     pub fn from_secret(secret: impl AsRef<[u8]>) -> Result<Self, JwtError> {
-        let source = KeySource::Program(Bytes::copy_from_slice(secret.as_ref()));
-        Ok(Self::new(KeySet::new(source)?))
+        Self::new(KeySource::Program(Bytes::copy_from_slice(secret.as_ref())))
     }
 
-    fn new(keys: Arc<KeySet>) -> Self {
+    fn new(source: KeySource) -> Result<Self, JwtError> {
         let jwt = Self {
-            keys,
+            keys: KeySet::new(source)?,
             from: Source::header("authorization"),
-            policy: Policy {
-                issuers: Vec::new(),
-                audiences: Vec::new(),
-                leeway: 0,
-            },
+            policy: Policy::default(),
             on_invalid: OnInvalid::default(),
         };
-        jwt.leeway(DEFAULT_LEEWAY)
+        Ok(jwt.leeway(DEFAULT_LEEWAY))
     }
 
     /// Finds the token in this source; in the header `Authorization` by default. In a header it

@@ -1,5 +1,8 @@
 //! Heads of HTTP/1.1 messages, where a library would take longer than the response itself.
 
+use std::cell::RefCell;
+use std::time::{Duration, SystemTime};
+
 use http::StatusCode;
 
 /// Appends the status line of a response.
@@ -28,4 +31,65 @@ pub fn write_header(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// Appends a header whose value is a number.
 pub fn write_number(out: &mut Vec<u8>, name: &str, number: usize) {
     write_header(out, name, itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Returns the time of day, for headers.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the header `date` is the time of day"
+)]
+pub fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Appends the header `date`, which is formatted once a second.
+pub fn write_date(now: SystemTime, out: &mut Vec<u8>) {
+    thread_local! {
+        static LAST: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    }
+    let since = now.duration_since(SystemTime::UNIX_EPOCH);
+    let second = since.as_ref().map_or(0, Duration::as_secs);
+    LAST.with_borrow_mut(|(last, text)| {
+        if *last != second || text.is_empty() {
+            *last = second;
+            *text = format!("date: {}\r\n", httpdate::fmt_http_date(now));
+        }
+        out.extend_from_slice(text.as_bytes());
+    });
+}
+
+/// Returns whether the name of a header may contain this byte (RFC 9110, section 5.6.2).
+pub fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_!#$%&'*+.^`|~".contains(&byte)
+}
+
+/// Returns the value of a `Content-Length` if it consists of digits. (Parsing alone
+/// would accept a sign.)
+pub fn content_length(value: &[u8]) -> Option<u64> {
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::content_length;
+
+    #[test]
+    fn only_digits_are_a_length() {
+        assert_eq!(content_length(b"0"), Some(0));
+        assert_eq!(content_length(b"18446744073709551615"), Some(u64::MAX));
+        for bad in [
+            "",
+            "+1",
+            "-0",
+            " 1",
+            "1 ",
+            "1, 1",
+            "0x1",
+            "18446744073709551616",
+        ] {
+            assert_eq!(content_length(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
 }

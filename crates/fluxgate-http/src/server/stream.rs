@@ -1,10 +1,12 @@
-//! A connection whose first bytes have been read already.
+//! A connection of a client, and one whose first bytes have been read already.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
 /// The connection preface of HTTP/2 (RFC 9113, section 3.4). All of it is read here,
 /// where the caller bounds how long that may take.
@@ -98,5 +100,46 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// A connection of a client, over TCP or TLS.
+pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
+    /// Returns the TCP connection.
+    fn tcp(&self) -> &TcpStream;
+
+    /// Returns whether it is encrypted.
+    fn is_secure(&self) -> bool;
+
+    /// Returns whether client and server have agreed on HTTP/2.
+    fn has_negotiated_http2(&self) -> bool;
+}
+
+impl ClientStream for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+
+    fn is_secure(&self) -> bool {
+        false
+    }
+
+    fn has_negotiated_http2(&self) -> bool {
+        false
+    }
+}
+
+/// In a box: the futures of a connection move it several times.
+impl ClientStream for Box<TlsStream<TcpStream>> {
+    fn tcp(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+
+    fn is_secure(&self) -> bool {
+        true
+    }
+
+    fn has_negotiated_http2(&self) -> bool {
+        self.get_ref().1.alpn_protocol() == Some(b"h2")
     }
 }
