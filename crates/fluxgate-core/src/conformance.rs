@@ -4,7 +4,6 @@
 //! independent exact model. [`run`] replays all of them on a store, which fails if it differs
 //! in a unit or a microsecond.
 
-mod action;
 mod vector;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +11,6 @@ use std::path::{Path, PathBuf};
 use crate::clock::ManualClock;
 use crate::store::Store;
 use crate::time::Timestamp;
-use crate::yaml::{Fault, Node, Value};
 use vector::Vector;
 
 /// Replays every vector on a new store, which `make` creates on the given clock. Returns the
@@ -32,19 +30,14 @@ pub async fn run<S: Store>(make: impl AsyncFn(ManualClock) -> S) -> Result<usize
     let mut steps = 0;
     for path in vector_files()? {
         let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
-        let root = Node::parse(&text).map_err(|fault| bad_vector(&path, &fault))?;
-        let Value::List(cases) = &root.value else {
-            return Err(unreadable(&path, &"not a list"));
-        };
-        for case in cases {
+        let vectors: Vec<Vector> =
+            serde_json::from_str(&text).map_err(|error| unreadable(&path, &error))?;
+        for vector in vectors {
             let clock = ManualClock::new(Timestamp::default());
-            let vector = Vector::read(case).map_err(|fault| bad_vector(&path, &fault))?;
             let store = make(clock.clone()).await;
+            let place = format!("{}: {}", path.display(), vector.name);
             let checked = vector.run(store, &clock).await;
-            steps += checked.map_err(|what| Mismatch {
-                place: format!("{}: {}", path.display(), vector.name()),
-                what,
-            })?;
+            steps += checked.map_err(|what| Mismatch { place, what })?;
         }
     }
     Ok(steps)
@@ -80,8 +73,4 @@ fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Mismatch {
         place: path.display().to_string(),
         what: error.to_string(),
     }
-}
-
-fn bad_vector(path: &Path, fault: &Fault) -> Mismatch {
-    unreadable(path, fault)
 }

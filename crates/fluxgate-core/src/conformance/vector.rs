@@ -1,227 +1,257 @@
 //! One case of a vector file: rules, and steps with their expected results.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::action::{Action, Holds, RealCost, Target, flat, rules_of};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::band::Band;
 use crate::clock::ManualClock;
-use crate::context::RequestContext;
-use crate::limiter::Limiter;
+use crate::context::{RequestContext, RequestContextBuilder, RequestFields};
+use crate::decision::Decision;
+use crate::hold::{HoldId, Settlement};
+use crate::limiter::{BandState, Limiter, LimiterError};
+use crate::rules::{ActiveRule, RuleSets};
 use crate::store::Store;
 use crate::time::{Micros, Timestamp};
-use crate::yaml::{Fault, Faults, Fields, Node};
+
+/// The rule set of every vector.
+const SET: &str = "s";
 
 /// A case of a vector file.
-pub(super) struct Vector<'n> {
-    name: &'n str,
-    rules: &'n Node,
-    steps: Vec<Step<'n>>,
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Vector {
+    pub(super) name: String,
+    rules: RuleSets,
+    steps: Vec<Step>,
 }
 
-struct Step<'n> {
-    at: Timestamp,
-    action: Action<'n>,
-    /// `None` if the step has no result.
-    expect: Option<&'n Node>,
+#[derive(Deserialize)]
+struct Step {
+    /// In microseconds.
+    at: u64,
+    #[serde(flatten)]
+    action: Action,
+    /// Null if the step has no result.
+    #[serde(default)]
+    expect: Value,
 }
 
-impl<'n> Vector<'n> {
-    pub(super) fn read(node: &'n Node) -> Result<Self, Fault> {
-        let mut reader = Reader(Faults::default());
-        let [name, rules, steps] =
-            node.fields("a vector", ["name", "rules", "steps"], &mut reader.0);
-        let name = reader.required(node, name).and_then(Node::as_text);
-        let steps = reader.required(node, steps);
-        let vector = Self {
-            name: name.unwrap_or_default(),
-            rules: reader.required(node, rules).unwrap_or(node),
-            steps: steps
-                .map_or(&[][..], |steps| steps.list("`steps`", &mut reader.0))
-                .iter()
-                .filter_map(|step| reader.step(step))
-                .collect(),
-        };
-        match reader.0.into_sorted().into_iter().next() {
-            Some(fault) => Err(fault),
-            None => Ok(vector),
-        }
-    }
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Check(Request),
+    Peek(Request),
+    Settle(RealCost),
+    Renew {
+        hold: String,
+        hold_us: u64,
+    },
+    /// The name of a hold.
+    Release(String),
+    Refund(Target),
+    Reset(Target),
+    State(Target),
+    Replace(RuleSets),
+}
 
-    pub(super) fn name(&self) -> &str {
-        self.name
-    }
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    ip: Option<IpAddr>,
+    user: Option<String>,
+    api_key: Option<String>,
+    path: Option<String>,
+    cost: Option<u64>,
+    #[serde(default)]
+    attributes: BTreeMap<String, u64>,
+    /// The name of its hold, if it asks for one.
+    hold: Option<String>,
+    hold_us: Option<u64>,
+}
 
-    /// Replays the steps. Returns their number, or which one differs.
+/// The cost that a hold is settled with: as reserved if neither is given.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RealCost {
+    hold: String,
+    cost: Option<u64>,
+    attributes: Option<BTreeMap<String, u64>>,
+}
+
+/// A rule and, unless the action is on the whole rule, an identity.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Target {
+    rule: String,
+    identity: Option<Vec<String>>,
+    #[serde(default)]
+    units: u64,
+}
+
+/// The ids of holds, by their names in the vector.
+#[derive(Default)]
+struct Holds(BTreeMap<String, HoldId>);
+
+impl Vector {
+    /// Takes all steps. Returns their number, or a message about the first that differs.
     pub(super) async fn run<S: Store>(
-        &self,
+        self,
         store: S,
         clock: &ManualClock,
     ) -> Result<usize, String> {
-        let limiter = Limiter::new(rules_of(self.rules)?, store);
+        let limiter = Limiter::new(self.rules, store);
         let mut holds = Holds::default();
-        for (index, step) in self.steps.iter().enumerate() {
-            clock.set(step.at);
-            let actual = step.action.run(&limiter, &mut holds).await?;
-            let expected = step.expect.map_or_else(String::new, flat);
+        let count = self.steps.len();
+        for (index, step) in self.steps.into_iter().enumerate() {
+            clock.set(Timestamp::saturating_from_micros(step.at));
+            let actual = step.action.run(&limiter, &mut holds).await;
+            let (actual, expected) = (actual.map_err(|error| error.to_string())?, step.expect);
             if actual != expected {
                 return Err(format!(
                     "step {index}: expected {expected}, but it was {actual}"
                 ));
             }
         }
-        Ok(self.steps.len())
+        Ok(count)
     }
 }
 
-/// Reads the parts of a case.
-struct Reader(Faults);
-
-impl Reader {
-    fn required<'n>(&mut self, parent: &Node, node: Option<&'n Node>) -> Option<&'n Node> {
-        if node.is_none() {
-            self.0.add(parent.position, "a field is missing");
-        }
-        node
-    }
-
-    fn step<'n>(&mut self, node: &'n Node) -> Option<Step<'n>> {
-        const NAMES: [&str; 11] = [
-            "at", "expect", "check", "peek", "settle", "renew", "release", "refund", "reset",
-            "state", "replace",
-        ];
-        let fields = Fields::read(Some(node), "a step", &NAMES, &mut self.0);
-        let at = self.required(node, fields.get("at"))?;
-        let at = self.number("`at`", Some(at))?;
-        let mut actions = fields.iter();
-        let action = actions.find(|(name, _)| !["at", "expect"].contains(name));
-        let Some((name, what)) = action else {
-            self.0.add(node.position, "a step must do something");
-            return None;
-        };
-        Some(Step {
-            at: Timestamp::saturating_from_micros(at),
-            action: self.action(name, what)?,
-            expect: fields.get("expect"),
+impl Action {
+    /// Takes the step and returns its result.
+    async fn run<S: Store>(
+        self,
+        limiter: &Limiter<S>,
+        holds: &mut Holds,
+    ) -> Result<Value, LimiterError> {
+        Ok(match self {
+            Self::Check(request) => {
+                let decision = limiter.check(SET, &request.context()).await;
+                let mut result = show_decision(&decision);
+                if let Some(name) = request.hold {
+                    result["held"] = decision.hold().is_some().into();
+                    holds.name(name, decision.hold());
+                }
+                result
+            }
+            Self::Peek(request) => show_decision(&limiter.peek(SET, &request.context()).await),
+            Self::Settle(real) => {
+                let costs = real.attributes.iter().flatten();
+                let costs: Vec<_> = costs.map(|(name, units)| (&**name, *units)).collect();
+                let settlement = match real.cost {
+                    Some(cost) => Settlement::Cost(cost),
+                    None if real.attributes.is_some() => Settlement::Attributes(&costs),
+                    None => Settlement::AsReserved,
+                };
+                let settled = limiter.settle(holds.id(&real.hold), settlement).await?;
+                let units = settled.unwrap_or_default();
+                json!({
+                    "settled": settled.is_some(),
+                    "charged": units.charged,
+                    "uncharged": units.uncharged,
+                })
+            }
+            Self::Release(hold) => {
+                let settled = limiter.settle(holds.id(&hold), Settlement::RELEASE).await?;
+                json!({ "released": settled.is_some() })
+            }
+            Self::Renew { hold, hold_us } => {
+                let span = Micros::new(hold_us).as_duration();
+                json!({ "renewed": limiter.renew(holds.id(&hold), span).await? })
+            }
+            Self::Refund(target) => {
+                let Target { rule, units, .. } = &target;
+                let left = limiter
+                    .refund(SET, rule, &target.identity(), *units)
+                    .await?;
+                json!({ "remaining": left })
+            }
+            Self::Reset(target) => json!({ "reset": match &target.identity {
+                Some(_) => limiter.reset(SET, &target.rule, &target.identity()).await?,
+                None => limiter.reset_rule(SET, &target.rule).await?,
+            } }),
+            Self::State(target) => {
+                let state = limiter.state(SET, &target.rule, &target.identity()).await?;
+                json!({ "bands": state.iter().map(show_band).collect::<Vec<_>>() })
+            }
+            Self::Replace(rules) => {
+                limiter.replace_rules(rules).await?;
+                Value::Null
+            }
         })
     }
+}
 
-    fn action<'n>(&mut self, name: &str, what: &'n Node) -> Option<Action<'n>> {
-        Some(match name {
-            "check" => {
-                let (context, hold) = self.check(what);
-                Action::Check(context, hold)
-            }
-            "peek" => Action::Peek(self.check(what).0),
-            "settle" => self.settle(what)?,
-            "renew" => self.renew(what)?,
-            "release" => Action::Release(what.text("`release`", &mut self.0)?),
-            "refund" => {
-                let (target, units) = self.target(what)?;
-                Action::Refund(target, units)
-            }
-            "reset" => Action::Reset(self.target(what)?.0),
-            "state" => Action::State(self.target(what)?.0),
-            _ => Action::Replace(what),
-        })
-    }
-
-    /// Reads a request, and the name of its hold if it has one.
-    fn check<'n>(&mut self, node: &'n Node) -> (RequestContext<'n>, Option<&'n str>) {
-        const NAMES: [&str; 8] = [
-            "ip",
-            "user",
-            "api_key",
-            "path",
-            "cost",
-            "attributes",
-            "hold",
-            "hold_us",
-        ];
-        let fields = Fields::read(Some(node), "a check", &NAMES, &mut self.0);
-        let mut context = RequestContext::builder();
-        if let Some(ip) = fields.get("ip") {
-            match ip.as_text().and_then(|ip| ip.parse::<IpAddr>().ok()) {
-                Some(ip) => context = context.ip(ip),
-                None => self.0.add(ip.position, "`ip` is not an address"),
-            }
+impl Request {
+    fn context(&self) -> RequestContext<'_> {
+        fn text(text: &Option<String>) -> Option<Cow<'_, str>> {
+            text.as_deref().map(Cow::from)
         }
-        if let Some(path) = fields.get("path").and_then(Node::as_text) {
-            context = context.path(path);
-        }
-        if let Some(user) = fields.get("user").and_then(Node::as_text) {
-            context = context.user(user);
-        }
-        if let Some(api_key) = fields.get("api_key").and_then(Node::as_text) {
-            context = context.api_key(api_key);
-        }
-        if let Some(cost) = self.number("`cost`", fields.get("cost")) {
-            context = context.cost(cost);
-        }
-        for (name, units) in self
-            .attributes(fields.get("attributes"))
-            .unwrap_or_default()
-        {
+        let mut context = RequestContextBuilder::from(RequestFields {
+            ip: self.ip,
+            user: text(&self.user),
+            api_key: text(&self.api_key),
+            path: text(&self.path),
+            cost: self.cost,
+            ..RequestFields::default()
+        });
+        for (name, units) in &self.attributes {
             context = context.attribute(name, units.to_string());
         }
-        let hold = fields
-            .get("hold")
-            .and_then(|hold| hold.text("`hold`", &mut self.0));
-        if hold.is_some() {
+        if self.hold.is_some() {
             context = context.held();
         }
-        if let Some(span) = self.number("`hold_us`", fields.get("hold_us")) {
+        if let Some(span) = self.hold_us {
             context = context.hold_for(Micros::new(span));
         }
-        (context.build(), hold)
+        context.build()
+    }
+}
+
+impl Target {
+    fn identity(&self) -> Vec<&str> {
+        self.identity.iter().flatten().map(|it| &**it).collect()
+    }
+}
+
+impl Holds {
+    /// Returns the id of a hold. A name that holds nothing gets an id that no hold has.
+    fn id(&self, name: &str) -> HoldId {
+        self.0.get(name).copied().unwrap_or_else(HoldId::random)
     }
 
-    fn settle<'n>(&mut self, node: &'n Node) -> Option<Action<'n>> {
-        let names = ["hold", "cost", "attributes"];
-        let [hold, cost, attributes] = node.fields("a settlement", names, &mut self.0);
-        let hold = self.required(node, hold)?.text("`hold`", &mut self.0)?;
-        let cost = match (self.number("`cost`", cost), self.attributes(attributes)) {
-            (Some(cost), _) => RealCost::Cost(cost),
-            (None, Some(costs)) => RealCost::Attributes(costs),
-            (None, None) => RealCost::AsReserved,
+    fn name(&mut self, name: String, id: Option<HoldId>) {
+        match id {
+            Some(id) => self.0.insert(name, id),
+            None => self.0.remove(&name),
         };
-        Some(Action::Settle(hold, cost))
     }
+}
 
-    fn renew<'n>(&mut self, node: &'n Node) -> Option<Action<'n>> {
-        let [hold, span] = node.fields("a renewal", ["hold", "hold_us"], &mut self.0);
-        let hold = self.required(node, hold)?.text("`hold`", &mut self.0)?;
-        let span = self.required(node, span);
-        let span = self.number("`hold_us`", span)?;
-        Some(Action::Renew(hold, Micros::new(span)))
-    }
+fn show_decision(decision: &Decision) -> Value {
+    let violated: Vec<_> = decision.violated().map(|it| it.to_string()).collect();
+    json!({
+        "allowed": decision.allowed(),
+        "outcome": decision.outcome(),
+        "rule": decision.rule().map(ActiveRule::id),
+        "band": decision.band().map(Band::id),
+        "limit": decision.limit(),
+        "remaining": decision.remaining(),
+        "retry_after_us": decision.retry().after().map(Micros::get),
+        "reset_after_us": decision.reset_micros().get(),
+        "delay_us": decision.delay_micros().get(),
+        "violated": violated,
+    })
+}
 
-    /// Reads whole numbers by their names.
-    fn attributes<'n>(&mut self, node: Option<&'n Node>) -> Option<Vec<(&'n str, u64)>> {
-        let attributes = node?.map("`attributes`", &mut self.0).into_iter();
-        let numbers = attributes.filter_map(|(name, _, units)| {
-            let units = self.number("an attribute", Some(units))?;
-            Some((name, units))
-        });
-        Some(numbers.collect())
-    }
-
-    fn number(&mut self, what: &str, node: Option<&Node>) -> Option<u64> {
-        let number = node?.whole(what, 0, i64::MAX, &mut self.0)?;
-        Some(number as u64)
-    }
-
-    fn target<'n>(&mut self, node: &'n Node) -> Option<(Target<'n>, u64)> {
-        let [rule, identity, units] =
-            node.fields("a target", ["rule", "identity", "units"], &mut self.0);
-        let rule = self.required(node, rule)?;
-        let identity = identity.map(|identity| {
-            let values = identity.list("`identity`", &mut self.0).iter();
-            values.filter_map(Node::as_text).collect()
-        });
-        let units = self.number("`units`", units);
-        let target = Target {
-            rule: rule.text("`rule`", &mut self.0)?,
-            identity,
-        };
-        Some((target, units.unwrap_or(0)))
-    }
+fn show_band(state: &BandState) -> Value {
+    json!({
+        "band": state.band.id(),
+        "limit": state.band.limit().capacity(),
+        "remaining": state.remaining,
+        "reset_after_us": Micros::from_duration(state.reset_after).get(),
+    })
 }
