@@ -4,6 +4,7 @@
 //! its shard. A line of two keys has its own lock. A request locks all its keys, in one
 //! order, decides, writes and unlocks, so other threads see all of its effects or none.
 
+mod counters;
 mod entry;
 mod evict;
 mod fast;
@@ -12,9 +13,7 @@ mod holds;
 mod line;
 mod list;
 mod locked;
-mod locked_lists;
 mod overflow;
-mod reservations;
 mod shard;
 mod shares;
 mod table;
@@ -31,12 +30,12 @@ use crate::store::{
     StoreError, Verdicts,
 };
 use crate::time::{Micros, Retry, Timestamp};
+use entry::Key;
 pub(crate) use handle::KeyHandle;
 use holds::Holds;
 use locked::LockedKeys;
-use reservations::Reservations;
+use table::Table;
 pub use table::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
-use table::{Key, Table};
 
 /// The memory of this process.
 ///
@@ -58,7 +57,7 @@ pub struct MemoryStore<C = SystemClock> {
     clock: C,
     table: Table,
     holds: Holds,
-    reservations: Reservations,
+    reservations: Holds,
 }
 
 impl Default for MemoryStore {
@@ -108,7 +107,7 @@ impl<C: Clock> MemoryStore<C> {
             clock,
             table: Table::new(max_keys, retention),
             holds: Holds::new(),
-            reservations: Reservations::new(),
+            reservations: Holds::new(),
         }
     }
 
@@ -168,12 +167,11 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Refunds units like [`Store::refund`].
     pub(crate) fn refund_now(&self, subject: Subject<'_>, bands: &[Band], units: u64) -> Verdicts {
-        let now = self.clock.now();
         let keys = self.keys_of(subject, bands);
-        let mut locked = LockedKeys::new(&self.table, &keys);
+        let mut locked = LockedKeys::new(&self.table, &keys, self.clock.now());
         let verdicts = bands.iter().enumerate().map(|(at, band)| {
-            locked.refund(at, band, now, units);
-            *locked.assess(at, band, now, 0, Mode::Peek).verdict()
+            locked.refund(at, band, units);
+            *locked.assess(at, band, 0, Mode::Peek).verdict()
         });
         verdicts.collect()
     }
@@ -186,18 +184,17 @@ impl<C: Clock> MemoryStore<C> {
         units: u64,
         charged: &[Charged],
     ) {
-        let now = self.clock.now();
         let keys = self.keys_of(subject, bands);
-        let mut locked = LockedKeys::new(&self.table, &keys);
+        let mut locked = LockedKeys::new(&self.table, &keys, self.clock.now());
         for (at, (band, charged)) in bands.iter().zip(charged).enumerate() {
-            locked.cancel(at, band, now, units, charged.mark(band.limit()));
+            locked.cancel(at, band, units, charged.mark(band.limit()));
         }
     }
 
     /// Deletes bands like [`Store::reset`].
     pub(crate) fn reset_now(&self, subject: Subject<'_>, bands: &[Band]) -> u64 {
         let keys = self.keys_of(subject, bands);
-        let mut locked = LockedKeys::new(&self.table, &keys);
+        let mut locked = LockedKeys::new(&self.table, &keys, self.clock.now());
         (0..keys.len()).map(|at| u64::from(locked.remove(at))).sum()
     }
 
@@ -218,7 +215,7 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Forgets a hold: its charges are final, and its slots are free when they end.
     pub fn forget_hold(&self, hold: HoldId) {
-        self.holds.forget(hold);
+        self.holds.remove(hold);
     }
 
     /// Returns the number of holds, including those that have expired and are not forgotten
@@ -258,8 +255,8 @@ impl<C: Clock> MemoryStore<C> {
             verdicts.clear();
         }
         let log_marks = {
-            let mut locked = LockedKeys::new(&self.table, &keys).for_hold(checks.hold());
-            store::decide(&mut locked, checks, now, verdicts);
+            let mut locked = LockedKeys::new(&self.table, &keys, now).for_hold(checks.hold());
+            store::decide(&mut locked, checks, verdicts);
             std::mem::take(&mut locked.log_marks)
         };
         self.holds
@@ -354,7 +351,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         if record.is_held && self.settle_at(id, Settlement::Cancelled, now).is_none() {
             return Ok(false);
         }
-        reservations::cancel(&self.table, &record, now);
+        holds::cancel(&self.table, &record, now);
         Ok(true)
     }
 

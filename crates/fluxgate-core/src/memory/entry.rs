@@ -2,6 +2,7 @@
 
 use super::list::List;
 use crate::algorithm::{Bucket, Cell, Counts, Overhang, end_of};
+use crate::band::Band;
 use crate::key::RuleNumber;
 use crate::limit::{Algorithm, FracMicros, Horizon, Limit, Scale};
 use crate::time::Timestamp;
@@ -165,87 +166,70 @@ impl LimitBits {
     }
 }
 
-impl State {
-    pub(super) const EMPTY: Self = Self([0; 3]);
+/// A counter: one band of one subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) fingerprint: Fingerprint,
+    pub(super) shard: u32,
+    pub(super) is_list: bool,
+    pub(super) rule: RuleNumber,
+}
 
-    pub(super) fn new(
-        fingerprint: Fingerprint,
-        rule: RuleNumber,
-        bits: LimitBits,
-        cell: &Cell,
-    ) -> Self {
-        match *cell {
-            Cell::Bucket(bucket) => Self::of_bucket(fingerprint, rule, bits, bucket),
-            Cell::Counts(counts) => Self::of_counts(fingerprint, rule, bits, counts),
-        }
+impl Key {
+    /// Returns the key with this state.
+    pub(super) fn entry(&self, band: &Band, cell: &Cell) -> Entry {
+        let limit = band.limit();
+        self.with(match *cell {
+            Cell::Bucket(bucket) => State::of_bucket(self, LimitBits::of(limit), bucket),
+            Cell::Counts(counts) => {
+                State::of_counts(self, LimitBits::of_counts(limit, counts.start), counts)
+            }
+        })
     }
 
-    #[inline]
-    pub(super) fn of_bucket(
-        fingerprint: Fingerprint,
-        rule: RuleNumber,
-        bits: LimitBits,
-        Bucket {
-            full_at,
-            refill,
-            horizon,
-            overhang,
-        }: Bucket,
-    ) -> Self {
-        let mut state = Self::of_numbers(
-            fingerprint,
-            rule,
-            bits,
-            (full_at.whole, full_at.part, refill),
-        );
-        state.0[2] |= u64::from(horizon.exponent()) | u64::from(overhang.bits()) << HORIZON_BITS;
-        state
-    }
-
-    pub(super) fn of_counts(
-        fingerprint: Fingerprint,
-        rule: RuleNumber,
-        bits: LimitBits,
-        Counts {
-            start,
-            previous,
-            current,
-        }: Counts,
-    ) -> Self {
-        Self::of_numbers(fingerprint, rule, bits, (start, previous, current))
-    }
-
-    #[inline]
-    fn of_numbers(
-        fingerprint: Fingerprint,
-        rule: RuleNumber,
-        bits: LimitBits,
-        (instant, first, second): (u64, u32, u32),
-    ) -> Self {
-        let first = u64::from(first);
-        // Only a previous count has the bit.
-        let first = first & COUNT_MASK | first >> COUNT_BITS << TOP_BIT;
-        Self([
-            instant | fingerprint.rest,
-            first | u64::from(second) << COUNT_BITS | bits.kind,
-            bits.frame | u64::from(rule.get()) << WINDOW_BITS,
-        ])
-    }
-
-    /// Creates the stand-in for a list: the time of its newest event or the end of its last
-    /// entry, and its units.
-    pub(super) fn of_list(
-        fingerprint: Fingerprint,
-        rule: RuleNumber,
-        bits: LimitBits,
-        list: &List,
-    ) -> Self {
+    /// Returns the key with the stand-in for its list: the time of its newest event or the end of
+    /// its last entry, and its units.
+    pub(super) fn entry_of_list(&self, band: &Band, list: &List) -> Entry {
         let counts = Counts {
             start: list.latest(),
             previous: 0,
             current: list.units().min(CURRENT_MASK) as u32,
         };
-        Self::of_counts(fingerprint, rule, bits, counts)
+        self.with(State::of_counts(self, LimitBits::of(band.limit()), counts))
+    }
+
+    fn with(&self, state: State) -> Entry {
+        let tag = self.fingerprint.tag();
+        Entry { tag, state }
+    }
+}
+
+impl State {
+    pub(super) const EMPTY: Self = Self([0; 3]);
+
+    #[inline]
+    pub(super) fn of_bucket(key: &Key, bits: LimitBits, bucket: Bucket) -> Self {
+        let FracMicros { whole, part } = bucket.full_at;
+        let mut state = Self::of_numbers(key, bits, (whole, part, bucket.refill));
+        let (horizon, overhang) = (bucket.horizon.exponent(), bucket.overhang.bits());
+        state.0[2] |= u64::from(horizon) | u64::from(overhang) << HORIZON_BITS;
+        state
+    }
+
+    pub(super) fn of_counts(key: &Key, bits: LimitBits, counts: Counts) -> Self {
+        Self::of_numbers(key, bits, (counts.start, counts.previous, counts.current))
+    }
+
+    #[inline]
+    fn of_numbers(key: &Key, bits: LimitBits, (instant, first, second): (u64, u32, u32)) -> Self {
+        let first = u64::from(first);
+        // Only a previous count has the bit.
+        let first = first & COUNT_MASK | first >> COUNT_BITS << TOP_BIT;
+        Self([
+            instant | key.fingerprint.rest,
+            first | u64::from(second) << COUNT_BITS | bits.kind,
+            bits.frame | u64::from(key.rule.get()) << WINDOW_BITS,
+        ])
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -388,6 +372,19 @@ mod tests {
         limit.build().unwrap()
     }
 
+    fn state_of(fingerprint: Fingerprint, bits: LimitBits, cell: &Cell) -> State {
+        let key = Key {
+            fingerprint,
+            shard: 0,
+            is_list: false,
+            rule: RuleNumber::NONE,
+        };
+        match *cell {
+            Cell::Bucket(bucket) => State::of_bucket(&key, bits, bucket),
+            Cell::Counts(counts) => State::of_counts(&key, bits, counts),
+        }
+    }
+
     #[test]
     fn a_state_holds_the_largest_numbers() {
         let fingerprint = Fingerprint::of(u64::MAX);
@@ -419,7 +416,7 @@ mod tests {
             (Algorithm::SlidingWindow, sliding),
         ] {
             let bits = LimitBits::of(&limit(algorithm));
-            let state = State::new(fingerprint, RuleNumber::NONE, bits, &cell);
+            let state = state_of(fingerprint, bits, &cell);
             assert_eq!(state.cell(bits), Some(cell));
             assert!(state.has(fingerprint) && !state.has(Fingerprint::of(u64::MAX >> 54)));
             assert!(!state.is_empty());
@@ -440,7 +437,7 @@ mod tests {
             horizon: Horizon::from_exponent(21).unwrap(),
             overhang: Overhang::NONE,
         });
-        let state = State::new(Fingerprint::of(1), RuleNumber::NONE, token, &cell);
+        let state = state_of(Fingerprint::of(1), token, &cell);
         assert_eq!(state.cell(token), Some(cell));
         assert_eq!(state.cell(bits_of(Algorithm::TokenBucket, 2)), Some(cell));
         assert_eq!(state.cell(bits_of(Algorithm::LeakyBucket, 1)), Some(cell));
@@ -461,12 +458,7 @@ mod tests {
             horizon: limit.rate().horizon(),
             overhang: Overhang::NONE,
         });
-        State::new(
-            Fingerprint::of(7),
-            RuleNumber::NONE,
-            LimitBits::of(&limit),
-            &cell,
-        )
+        state_of(Fingerprint::of(7), LimitBits::of(&limit), &cell)
     }
 
     #[test]

@@ -9,9 +9,8 @@
 
 use std::sync::MutexGuard;
 
-use super::entry::{Entry, EvictionCost, State};
+use super::entry::{Entry, EvictionCost, Key, State};
 use super::line::LineGuard;
-use super::locked::LockedKeys;
 use super::overflow::Overflow;
 use super::shard::Shard;
 use super::shares::EvictionClaim;
@@ -24,117 +23,55 @@ const NEAR_LINES: usize = 16;
 const ENOUGH_KEYS: usize = 16;
 /// The number of lines after which one key is enough.
 const ENOUGH_LINES: usize = 2048;
-/// How often a search is repeated because the counts have changed.
-const TRIES: usize = 4;
 
-impl<'t> LockedKeys<'t, '_> {
-    /// Evicts a key for a new one, which must not exist yet. Returns whether there was one to
-    /// evict. The total does not change.
-    pub(super) fn evict(&mut self, at: usize, now: Timestamp) -> bool {
-        for _ in 0..TRIES {
-            let claim = self.table.claim(self.keys[at].rule);
-            let Some(victim) = self.find_victim(at, claim, now) else {
-                return false;
-            };
-            if self.table.claim_key(&claim, victim.entry.state, now) {
-                self.clear(at, victim);
-                return true;
-            }
-        }
-        false
+/// Finds the cheapest key to evict for a new one, whose line is locked, and whose overflow may be.
+pub(super) fn find_victim<'t>(
+    table: &'t Table,
+    key: &Key,
+    (line, overflow): (&LineGuard<'t>, Option<&Overflow>),
+    claim: EvictionClaim,
+    now: Timestamp,
+) -> Option<Victim<'t>> {
+    let own = key.shard as usize;
+    let mut search = VictimSearch {
+        table,
+        claim,
+        now,
+        keys: 0,
+        lines: 0,
+        best: None,
+    };
+    let found = search.cheapest_in(line);
+    search.keep(found, VictimLocation::OwnLine);
+    if let Some(overflow) = overflow {
+        let found = search.cheapest_of(overflow);
+        search.keep(found, |_| VictimLocation::OwnOverflow);
     }
-
-    fn find_victim(
-        &mut self,
-        at: usize,
-        claim: EvictionClaim,
-        now: Timestamp,
-    ) -> Option<Victim<'t>> {
-        let table = self.table;
-        let own = self.keys[at].shard as usize;
-        let mut search = VictimSearch {
-            table,
-            claim,
-            now,
-            keys: 0,
-            lines: 0,
-            best: None,
-        };
-        let found = search.cheapest_in(self.line(at));
-        search.keep(found, VictimLocation::OwnLine);
-        let mut is_locked = false;
-        if let Some(overflow) = self.overflow(own as u32) {
-            is_locked = true;
-            let found = search.cheapest_of(overflow);
-            search.keep(found, |_| VictimLocation::OwnOverflow);
-        }
-        let shard = &table.shards[own];
-        let home = Shard::line_of(self.keys[at].fingerprint, shard.lines());
-        search.lines(own, home + 1, NEAR_LINES - 1);
-        if !is_locked && !search.is_over() {
-            search.overflow(own);
-        }
-        let shards = table.shards.len();
-        for other in (1..shards).map(|step| (own + step) % shards) {
-            if search.is_over() {
-                break;
-            }
-            search.overflow(other);
-            search.lines(other, 0, 0);
-        }
-        search.best
+    let home = Shard::line_of(key.fingerprint, table.shards[own].lines());
+    search.lines(own, home + 1, NEAR_LINES - 1);
+    if overflow.is_none() && !search.is_over() {
+        search.overflow(own);
     }
-
-    fn clear(
-        &mut self,
-        at: usize,
-        Victim {
-            entry, location, ..
-        }: Victim<'t>,
-    ) {
-        let (table, fingerprint) = (self.table, entry.fingerprint());
-        let shard = match location {
-            VictimLocation::OwnLine(index) => {
-                self.line_mut(at).clear(index);
-                self.keys[at].shard
-            }
-            VictimLocation::OwnOverflow => {
-                let shard = self.keys[at].shard;
-                self.locked_overflow(shard)
-                    .remove(fingerprint, &table.items);
-                return;
-            }
-            VictimLocation::Line(shard, mut line, index) => {
-                line.clear(index);
-                shard as u32
-            }
-            VictimLocation::Overflow(mut overflow) => {
-                overflow.remove(fingerprint, &table.items);
-                return;
-            }
-        };
-        if !entry.state.is_list() {
-            return;
+    let shards = table.shards.len();
+    for other in (1..shards).map(|step| (own + step) % shards) {
+        if search.is_over() {
+            break;
         }
-        // A list is deleted with its stand-in. If the overflow is locked, it is deleted after
-        // it has expired.
-        if let Some(overflow) = self.overflow(shard) {
-            overflow.remove_list(fingerprint, &table.items);
-        } else if let Some(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
-            overflow.remove_list(fingerprint, &table.items);
-        }
+        search.overflow(other);
+        search.lines(other, 0, 0);
     }
+    search.best
 }
 
 /// A key to evict.
-struct Victim<'t> {
+pub(super) struct Victim<'t> {
     cost: EvictionCost,
-    entry: Entry,
-    location: VictimLocation<'t>,
+    pub(super) entry: Entry,
+    pub(super) location: VictimLocation<'t>,
 }
 
 /// The place of a key to evict.
-enum VictimLocation<'t> {
+pub(super) enum VictimLocation<'t> {
     /// In the new key's line, which the request has locked.
     OwnLine(usize),
     /// In the new key's overflow, which the request has locked.

@@ -6,11 +6,11 @@
 
 use smallvec::SmallVec;
 
-use super::entry::{LimitBits, State};
+use super::entry::{Key, LimitBits, State};
 use super::line::{Line, LineGuard, Version};
 use super::locked::LockedKeys;
 use super::shard::Shard;
-use super::table::{Key, Table};
+use super::table::Table;
 use crate::algorithm::{Bucket, Cell, Counts, Mode, Verdict};
 use crate::band::Band;
 use crate::store::{Check, Counters as _, Verdicts};
@@ -102,7 +102,7 @@ impl BandRequest<'_> {
             let (verdict, corrected, charged) =
                 Bucket::assess(limit, stored, self.now, self.cost, self.mode);
             let write = charged.filter(|_| takes).or(corrected);
-            let write = write.map(|write| State::of_bucket(key.fingerprint, key.rule, bits, write));
+            let write = write.map(|write| State::of_bucket(key, bits, write));
             then(verdict, write)
         } else {
             let stored = is_known.then(|| state.counts());
@@ -111,7 +111,7 @@ impl BandRequest<'_> {
             let write = charged.filter(|_| takes).or(corrected);
             let write = write.map(|write| {
                 let bits = LimitBits::of_counts(limit, write.start);
-                State::of_counts(key.fingerprint, key.rule, bits, write)
+                State::of_counts(key, bits, write)
             });
             then(verdict, write)
         }
@@ -135,10 +135,10 @@ impl Table {
         if let Some(verdict) = self.take_in_overflow(key, band, now, cost) {
             return verdict;
         }
-        let mut locked = LockedKeys::new(self, std::slice::from_ref(key));
-        let assessment = locked.assess(0, band, now, cost, Mode::Take);
+        let mut locked = LockedKeys::new(self, std::slice::from_ref(key), now);
+        let assessment = locked.assess(0, band, cost, Mode::Take);
         if assessment.verdict().passes() {
-            locked.charge(0, band, now, &assessment);
+            locked.charge(0, band, &assessment);
         } else {
             locked.correct(0, band, &assessment);
         }

@@ -9,10 +9,10 @@
 
 use std::sync::Arc;
 
-use super::entry::{COUNT_MASK, INSTANT_MASK, LimitBits, State};
+use super::entry::{COUNT_MASK, INSTANT_MASK, Key, LimitBits, State};
 use super::line::{FirstTag, Line, spin};
 use super::shard::Shard;
-use super::table::{Key, Table};
+use super::table::Table;
 use crate::algorithm::{Bucket, Overhang};
 use crate::band::Band;
 use crate::clock::Clock;
@@ -129,7 +129,7 @@ impl PlainBucket {
             overhang: Overhang::NONE,
         };
         let bits = LimitBits::of(limit);
-        Self(State::of_bucket(key.fingerprint, key.rule, bits, bucket))
+        Self(State::of_bucket(key, bits, bucket))
     }
 
     /// Returns the instant at which a bucket is full, if this is its state.

@@ -1,4 +1,4 @@
-//! The holds of the embedded store.
+//! The holds of the embedded store, and the reservations that are cancelled by their ids.
 //!
 //! Each has a record of what it charged. A record is removed before its charges are changed,
 //! so a hold is settled once, by one caller.
@@ -9,11 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use foldhash::HashMap;
 use smallvec::SmallVec;
 
+use super::entry::Key;
 use super::locked::LockedKeys;
-use super::table::{Key, Retention, Table};
+use super::table::{Retention, Table};
 use crate::algorithm::Verdict;
 use crate::hold::{HoldId, Settled, Settlement};
-use crate::store::{ChargeRecord, Checks};
+use crate::store::{ChargeRecord, ChargedPart, Checks, KeptReservation, ReservedCharge};
 use crate::time::{Micros, Timestamp};
 
 /// The bound on holds. At the bound a new one takes the place of one that ends soon: what it
@@ -28,7 +29,7 @@ const CANDIDATES: usize = 8;
 const INSPECTED: usize = 4;
 
 /// What a hold charged.
-pub(super) type Record = ChargeRecord<Key>;
+type Record = ChargeRecord<Key>;
 
 /// The holds of a store.
 #[derive(Debug)]
@@ -101,7 +102,7 @@ impl Holds {
         let mut shard = self.shard(hold);
         let record = shard.records.get(&hold)?;
         let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
-        let mut locked = LockedKeys::new(table, &keys);
+        let mut locked = LockedKeys::new(table, &keys, now);
         if !record.can_settle(&mut locked, hold, settlement, now) {
             // The clock may go back.
             if table.retention == Retention::UntilFull && !record.is_waiting(now) {
@@ -111,7 +112,7 @@ impl Holds {
         }
         let record = shard.records.remove(&hold)?;
         drop(shard);
-        Some(record.settle(&mut locked, hold, settlement, now))
+        Some(record.settle(&mut locked, hold, settlement))
     }
 
     /// Extends a hold to `span` from `now`. Returns whether it is still held.
@@ -122,7 +123,7 @@ impl Holds {
             return false;
         };
         let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
-        let mut locked = LockedKeys::new(table, &keys);
+        let mut locked = LockedKeys::new(table, &keys, now);
         record.renew(&mut locked, hold, span, now)
     }
 
@@ -131,13 +132,44 @@ impl Holds {
         let shard = self.shard(hold);
         shard.records.get(&hold).is_some_and(|record| {
             let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
-            record.is_live(&mut LockedKeys::new(table, &keys), hold, now)
+            record.is_live(&mut LockedKeys::new(table, &keys, now), hold, now)
         })
     }
 
-    /// Forgets a hold: its charges are final, and its slots are free when they end.
-    pub(super) fn forget(&self, hold: HoldId) {
-        self.remove(hold);
+    /// Keeps a reservation, by the keys of each subject. Its record is removed before any units
+    /// return, so they return only once.
+    pub(super) fn keep(
+        &self,
+        table: &Table,
+        reservation: &KeptReservation<'_>,
+        keys_of: impl Fn(&ReservedCharge<'_>) -> SmallVec<[Key; 4]>,
+        now: Timestamp,
+    ) {
+        let mut parts = Vec::new();
+        for charge in &reservation.charges {
+            let bands = charge.bands.iter().zip(charge.charged);
+            for (key, (band, charged)) in keys_of(charge).into_iter().zip(bands) {
+                parts.push(ChargedPart {
+                    key,
+                    band: band.clone(),
+                    units: charge.units,
+                    mark: charged.mark(band.limit()),
+                    attribute: None,
+                });
+            }
+        }
+        let record = Record {
+            end: reservation.until.micros(),
+            waits_until: reservation.until.micros(),
+            is_held: reservation.is_held,
+            parts: parts.into(),
+        };
+        self.insert(table, reservation.id, record, now);
+    }
+
+    /// Removes a reservation of a request that still waits.
+    pub(super) fn take(&self, id: HoldId, now: Timestamp) -> Option<Record> {
+        self.remove(id).filter(|record| record.end > now.micros())
     }
 
     /// Returns the number of records, including those of holds that have expired.
@@ -184,6 +216,15 @@ impl Shard {
 
 /// Waits for the lock. A panic in another thread leaves nothing half-written, because each
 /// write is one insertion or removal.
+/// Cancels the charges of a reservation.
+pub(super) fn cancel(table: &Table, record: &Record, now: Timestamp) {
+    let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
+    let mut locked = LockedKeys::new(table, &keys, now);
+    for (at, part) in record.parts.iter().enumerate() {
+        locked.cancel(at, &part.band, part.units, part.mark);
+    }
+}
+
 fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

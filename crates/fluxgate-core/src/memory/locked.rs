@@ -8,22 +8,24 @@ use std::sync::MutexGuard;
 
 use smallvec::SmallVec;
 
-use super::entry::{Entry, LimitBits, State};
+use super::entry::{Entry, Key, State};
+use super::evict::{Victim, VictimLocation, find_victim};
 use super::line::{Line, LineGuard};
 use super::overflow::Overflow;
 use super::shard::Shard;
-use super::table::{Key, Table};
-use crate::algorithm::{Adjusted, Adjustment, Assessment, Cell, CounterAssessment, Mode, Verdict};
-use crate::band::Band;
+use super::table::Table;
 use crate::hold::HoldId;
-use crate::limit::FracMicros;
-use crate::store::{Counters, HoldRequest};
+use crate::store::HoldRequest;
 use crate::time::{Micros, Timestamp};
+
+/// How often a search for a key to evict is repeated because the counts have changed.
+const TRIES: usize = 4;
 
 /// The keys of one request, with the locks of their lines and overflows.
 pub(super) struct LockedKeys<'t, 'k> {
     pub(super) table: &'t Table,
     pub(super) keys: &'k [Key],
+    pub(super) now: Timestamp,
     lines: SmallVec<[LineGuard<'t>; 4]>,
     /// The index of each key's line.
     line_indices: SmallVec<[u16; 8]>,
@@ -33,7 +35,7 @@ pub(super) struct LockedKeys<'t, 'k> {
     /// The events that the hold was charged by logs, by the index of the key.
     pub(super) log_marks: SmallVec<[(usize, u64); 1]>,
     /// Shards that should grow.
-    crowded: SmallVec<[(u32, Timestamp); 1]>,
+    crowded: SmallVec<[u32; 1]>,
 }
 
 /// The line that a key belongs to.
@@ -51,20 +53,21 @@ impl LineRef<'_> {
 }
 
 impl<'t, 'k> LockedKeys<'t, 'k> {
-    /// Locks these keys. All methods refer to them by their index.
-    pub(super) fn new(table: &'t Table, keys: &'k [Key]) -> Self {
+    /// Locks these keys. All methods refer to them by their index, and to the time `now`.
+    pub(super) fn new(table: &'t Table, keys: &'k [Key], now: Timestamp) -> Self {
         loop {
-            if let Some(locked) = Self::try_new(table, keys) {
+            if let Some(locked) = Self::try_new(table, keys, now) {
                 return locked;
             }
         }
     }
 
     /// Returns `None` if a shard has just grown.
-    fn try_new(table: &'t Table, keys: &'k [Key]) -> Option<Self> {
+    fn try_new(table: &'t Table, keys: &'k [Key], now: Timestamp) -> Option<Self> {
         let mut locked = Self {
             table,
             keys,
+            now,
             lines: SmallVec::new(),
             line_indices: SmallVec::new(),
             overflows: SmallVec::new(),
@@ -140,50 +143,6 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         self
     }
 
-    /// Refunds units. Slots are released by their holds only.
-    pub(super) fn refund(&mut self, at: usize, band: &Band, now: Timestamp, units: u64) {
-        let limit = band.limit();
-        if self.keys[at].is_list {
-            self.change_list(at, band, |list| {
-                if let Some(log) = list.as_log() {
-                    log.refund(limit, now, units);
-                }
-            });
-        } else if let Some(cell) = self.cell(at, band) {
-            self.set_cell(at, band, now, Cell::refund(limit, cell, now, units));
-        }
-    }
-
-    /// Cancels a charge that went to `mark`.
-    pub(super) fn cancel(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        units: u64,
-        mark: FracMicros,
-    ) {
-        if self.keys[at].is_list {
-            self.change_list(at, band, |list| {
-                if let Some(log) = list.as_log() {
-                    log.cancel(mark.whole, units);
-                }
-            });
-        } else if let Some(cell) = self.cell(at, band) {
-            let cancelled = Cell::cancel(band.limit(), cell, now, units, mark);
-            self.set_cell(at, band, now, cancelled);
-        }
-    }
-
-    fn set_cell(&mut self, at: usize, band: &Band, now: Timestamp, cell: Option<Cell>) {
-        match cell {
-            Some(cell) => self.write(at, self.keys[at].entry(band, &cell), now),
-            None => {
-                self.remove(at);
-            }
-        }
-    }
-
     /// Deletes a key. Returns whether it existed.
     pub(super) fn remove(&mut self, at: usize) -> bool {
         let key = self.keys[at];
@@ -200,10 +159,6 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         existed
     }
 
-    fn cell(&mut self, at: usize, band: &Band) -> Option<Cell> {
-        self.state(at)?.cell(LimitBits::of(band.limit()))
-    }
-
     pub(super) fn state(&mut self, at: usize) -> Option<State> {
         let key = &self.keys[at];
         let line = self.line(at);
@@ -214,9 +169,9 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
     }
 
     /// Writes the state of a key, which need not exist.
-    pub(super) fn write(&mut self, at: usize, entry: Entry, now: Timestamp) {
+    pub(super) fn write(&mut self, at: usize, entry: Entry) {
         if !self.replace(at, entry) {
-            self.insert(at, entry, now);
+            self.insert(at, entry);
         }
     }
 
@@ -240,8 +195,8 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
     }
 
     /// Adds a key that does not exist.
-    fn insert(&mut self, at: usize, entry: Entry, now: Timestamp) {
-        let table = self.table;
+    fn insert(&mut self, at: usize, entry: Entry) {
+        let (table, now) = (self.table, self.now);
         let rule = self.keys[at].rule.get();
         let line = self.line_mut(at);
         let empty = line.find_empty();
@@ -268,12 +223,12 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         }
         table.keys.add(rule, 1);
         if empty.is_some() || !table.try_reserve() {
-            if !self.evict(at, now) {
+            if !self.evict(at) {
                 // The table is full, and other requests hold every key that may be
                 // evicted. Only then it holds one key more, for a charge is never
                 // dropped.
                 table.keys.reserve(1);
-            } else if table.is_over() && self.evict(at, now) {
+            } else if table.is_over() && self.evict(at) {
                 table.keys.release(1);
             }
         }
@@ -290,19 +245,78 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         }
         overflow.set(entry);
         if table.shards[shard as usize].is_crowded(overflow.len(), &table.sizes) {
-            self.crowded.push((shard, now));
+            self.crowded.push(shard);
         }
     }
 
-    pub(super) fn line(&self, at: usize) -> &LineGuard<'t> {
+    /// Evicts a key for a new one, which must not exist yet. Returns whether there was one to
+    /// evict. The total does not change.
+    fn evict(&mut self, at: usize) -> bool {
+        let (table, key, now) = (self.table, &self.keys[at], self.now);
+        for _ in 0..TRIES {
+            let claim = table.claim(key.rule);
+            let line = &self.lines[usize::from(self.line_indices[at])];
+            let mut overflows = self.overflows.iter();
+            let overflow = overflows.find(|(locked, _)| *locked == key.shard);
+            let overflow = overflow.map(|(_, overflow)| &**overflow);
+            let victim = find_victim(table, key, (line, overflow), claim, now);
+            let Some(Victim {
+                entry, location, ..
+            }) = victim
+            else {
+                return false;
+            };
+            if table.claim_key(&claim, entry.state, now) {
+                self.clear(at, entry, location);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn clear(&mut self, at: usize, entry: Entry, location: VictimLocation<'t>) {
+        let (table, fingerprint) = (self.table, entry.fingerprint());
+        let shard = match location {
+            VictimLocation::OwnLine(index) => {
+                self.line_mut(at).clear(index);
+                self.keys[at].shard
+            }
+            VictimLocation::OwnOverflow => {
+                let shard = self.keys[at].shard;
+                self.locked_overflow(shard)
+                    .remove(fingerprint, &table.items);
+                return;
+            }
+            VictimLocation::Line(shard, mut line, index) => {
+                line.clear(index);
+                shard as u32
+            }
+            VictimLocation::Overflow(mut overflow) => {
+                overflow.remove(fingerprint, &table.items);
+                return;
+            }
+        };
+        if !entry.state.is_list() {
+            return;
+        }
+        // A list is deleted with its stand-in. If the overflow is locked, it is deleted after
+        // it has expired.
+        if let Some(overflow) = self.overflow(shard) {
+            overflow.remove_list(fingerprint, &table.items);
+        } else if let Some(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
+            overflow.remove_list(fingerprint, &table.items);
+        }
+    }
+
+    fn line(&self, at: usize) -> &LineGuard<'t> {
         &self.lines[usize::from(self.line_indices[at])]
     }
 
-    pub(super) fn line_mut(&mut self, at: usize) -> &mut LineGuard<'t> {
+    fn line_mut(&mut self, at: usize) -> &mut LineGuard<'t> {
         &mut self.lines[usize::from(self.line_indices[at])]
     }
 
-    pub(super) fn overflow(&mut self, shard: u32) -> Option<&mut Overflow> {
+    fn overflow(&mut self, shard: u32) -> Option<&mut Overflow> {
         let mut overflows = self.overflows.iter_mut();
         let found = overflows.find(|(locked, _)| *locked == shard);
         found.map(|(_, overflow)| &mut **overflow)
@@ -314,101 +328,6 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
     }
 }
 
-impl Counters for LockedKeys<'_, '_> {
-    fn is_same(&self, one: usize, other: usize) -> bool {
-        self.keys[one] == self.keys[other]
-    }
-
-    fn assess(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        cost: u64,
-        mode: Mode,
-    ) -> CounterAssessment {
-        if self.keys[at].is_list {
-            return self.assess_list(at, band, now, cost, mode);
-        }
-        let cell = self.cell(at, band);
-        CounterAssessment::Cell(Cell::assess(band.limit(), cell, now, cost, mode))
-    }
-
-    fn assess_charged(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        units: u64,
-        cost: u64,
-    ) -> Verdict {
-        if self.keys[at].is_list {
-            return self.assess_charged_log(at, band, now, units, cost);
-        }
-        let cell = self.cell(at, band);
-        Cell::assess_charged(band.limit(), cell, now, units, cost)
-    }
-
-    fn correct(&mut self, at: usize, band: &Band, assessment: &CounterAssessment) {
-        let CounterAssessment::Cell(Assessment { corrected, .. }) = assessment else {
-            return self.correct_list(at, band, assessment);
-        };
-        if let Some(cell) = corrected {
-            self.replace(at, self.keys[at].entry(band, cell));
-        }
-    }
-
-    fn charge(&mut self, at: usize, band: &Band, now: Timestamp, assessment: &CounterAssessment) {
-        let CounterAssessment::Cell(assessment) = assessment else {
-            return self.charge_list(at, band, now, assessment);
-        };
-        if let Some(cell) = assessment.to_write() {
-            self.write(at, self.keys[at].entry(band, cell), now);
-        }
-    }
-
-    fn adjust(&mut self, at: usize, band: &Band, now: Timestamp, adjustment: &Adjustment) -> u64 {
-        if self.keys[at].is_list {
-            return self.adjust_log(at, band, now, adjustment);
-        }
-        let cell = self.cell(at, band);
-        let Adjusted { state, uncharged } = Cell::adjust(band.limit(), cell, now, adjustment);
-        if state.is_some() {
-            self.set_cell(at, band, now, state);
-        }
-        uncharged
-    }
-
-    fn release(&mut self, at: usize, band: &Band, hold: HoldId) {
-        self.change_list(at, band, |list| {
-            if let Some(slots) = list.as_slots() {
-                slots.release(hold);
-            }
-        });
-    }
-
-    fn renew(
-        &mut self,
-        at: usize,
-        band: &Band,
-        hold: HoldId,
-        now: Timestamp,
-        span: Micros,
-    ) -> Option<u64> {
-        let mut end = None;
-        self.change_list(at, band, |list| {
-            end = list
-                .as_slots()
-                .and_then(|slots| slots.renew(hold, now, span));
-        });
-        end
-    }
-
-    fn end_of_slots(&mut self, at: usize, _: &Band, hold: HoldId) -> Option<u64> {
-        self.list(at)?.as_slots()?.end_of(hold)
-    }
-}
-
 impl Drop for LockedKeys<'_, '_> {
     /// Releases the locks, then grows crowded shards.
     fn drop(&mut self) {
@@ -417,9 +336,9 @@ impl Drop for LockedKeys<'_, '_> {
         }
         self.lines.clear();
         self.overflows.clear();
-        for (shard, now) in std::mem::take(&mut self.crowded) {
-            let table = self.table;
-            let shard = &table.shards[shard as usize];
+        let (table, now) = (self.table, self.now);
+        for shard in &self.crowded {
+            let shard = &table.shards[*shard as usize];
             shard.grow(&table.sizes, |state| !table.release_expired(state, now));
         }
     }

@@ -2,14 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::entry::{Entry, Fingerprint, LimitBits, State};
-use super::list::List;
+use super::entry::{Fingerprint, Key, State};
 use super::shard::{Shard, ShardSizes};
 use super::shares::{EvictionClaim, Tally};
-use crate::algorithm::Cell;
 use crate::band::Band;
-use crate::key::Fingerprinter;
-use crate::key::RuleNumber;
+use crate::key::{Fingerprinter, RuleNumber};
 use crate::limit::Algorithm;
 use crate::time::Timestamp;
 
@@ -55,39 +52,6 @@ pub(super) struct Table {
     swept_at: AtomicU64,
     pub(super) retention: Retention,
     pub(super) sizes: ShardSizes,
-}
-
-/// A counter: one band of one subject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) fingerprint: Fingerprint,
-    pub(super) shard: u32,
-    pub(super) is_list: bool,
-    pub(super) rule: RuleNumber,
-}
-
-impl Key {
-    /// Returns the key with this state.
-    pub(super) fn entry(&self, band: &Band, cell: &Cell) -> Entry {
-        let bits = match cell {
-            Cell::Bucket(_) => LimitBits::of(band.limit()),
-            Cell::Counts(counts) => LimitBits::of_counts(band.limit(), counts.start),
-        };
-        self.with(State::new(self.fingerprint, self.rule, bits, cell))
-    }
-
-    /// Returns the key with the stand-in for its list.
-    pub(super) fn entry_of_list(&self, band: &Band, list: &List) -> Entry {
-        let bits = LimitBits::of(band.limit());
-        self.with(State::of_list(self.fingerprint, self.rule, bits, list))
-    }
-
-    fn with(&self, state: State) -> Entry {
-        Entry {
-            tag: self.fingerprint.tag(),
-            state,
-        }
-    }
 }
 
 impl Table {

@@ -123,7 +123,6 @@ impl<K> ChargeRecord<K> {
         counters: &mut impl Counters,
         hold: HoldId,
         settlement: Settlement<'_>,
-        now: Timestamp,
     ) -> Settled {
         let cost_of =
             |part: &ChargedPart<K>| settlement.cost_of(part.units, part.attribute.as_deref());
@@ -139,7 +138,7 @@ impl<K> ChargeRecord<K> {
                 mark: part.mark,
             };
             if adjustment.is_needed() {
-                uncharged = uncharged.max(counters.adjust(at, &part.band, now, &adjustment));
+                uncharged = uncharged.max(counters.adjust(at, &part.band, &adjustment));
             }
         }
         let cost = self.parts.iter().map(cost_of).max().unwrap_or(0);
@@ -165,7 +164,7 @@ impl<K> ChargeRecord<K> {
             .iter()
             .enumerate()
             .filter(|(_, part)| part.has_slots());
-        let ends = slots.filter_map(|(at, part)| counters.renew(at, &part.band, hold, now, span));
+        let ends = slots.filter_map(|(at, part)| counters.renew(at, &part.band, hold, span));
         self.end = ends.max().unwrap_or(now.micros() + span.get());
         true
     }

@@ -32,8 +32,8 @@ pub trait CounterTable {
         let mut verdicts = Verdicts::new();
         let list = checks.list();
         let keys = list.iter().map(|check| (check.subject, check.band.tag()));
-        let mut entries = TableEntries::new(self, keys.collect(), checks.hold());
-        counters::decide(&mut entries, checks, now, &mut verdicts);
+        let mut entries = TableEntries::new(self, keys.collect(), now, checks.hold());
+        counters::decide(&mut entries, checks, &mut verdicts);
         let record = ChargeRecord::of(
             checks,
             &verdicts,
@@ -98,9 +98,9 @@ pub trait CounterTable {
         Self: Sized,
     {
         let HoldRecord { id, record } = hold;
-        let mut entries = TableEntries::new(self, hold.keys(), None);
+        let mut entries = TableEntries::new(self, hold.keys(), now, None);
         let applies = record.can_settle(&mut entries, *id, settlement, now);
-        applies.then(|| record.settle(&mut entries, *id, settlement, now))
+        applies.then(|| record.settle(&mut entries, *id, settlement))
     }
 
     /// Extends a hold to `span` from `now`, like [`Store::renew`](super::Store::renew). Returns
@@ -110,7 +110,7 @@ pub trait CounterTable {
         Self: Sized,
     {
         let mut record = hold.record.clone();
-        let mut entries = TableEntries::new(self, hold.keys(), None);
+        let mut entries = TableEntries::new(self, hold.keys(), now, None);
         let is_held = record.renew(&mut entries, hold.id, span, now);
         hold.record = record;
         is_held
@@ -184,6 +184,7 @@ struct TableEntries<'t, 'k, T> {
     table: &'t mut T,
     /// The subject of each, and the tag of its band.
     keys: Vec<(Subject<'k>, u64)>,
+    now: Timestamp,
     /// The hold that takes slots, and its requested lifetime.
     hold: Option<(HoldId, Option<Micros>)>,
     /// The events that the hold was charged by logs, by the index of the check.
@@ -194,11 +195,13 @@ impl<'t, 'k, T: CounterTable> TableEntries<'t, 'k, T> {
     fn new(
         table: &'t mut T,
         keys: Vec<(Subject<'k>, u64)>,
+        now: Timestamp,
         hold: Option<&HoldRequest<'_>>,
     ) -> Self {
         Self {
             table,
             keys,
+            now,
             hold: hold.map(|hold| (hold.id, hold.span)),
             log_marks: Vec::new(),
         }
@@ -227,28 +230,14 @@ impl<T: CounterTable> Counters for TableEntries<'_, '_, T> {
         tag == other_tag && one.bytes == other.bytes
     }
 
-    fn assess(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        cost: u64,
-        mode: Mode,
-    ) -> CounterAssessment {
+    fn assess(&mut self, at: usize, band: &Band, cost: u64, mode: Mode) -> CounterAssessment {
         let span = self.hold.and_then(|(_, span)| span);
         let stored = self.get(at, band);
-        Counter::assess(band.limit(), stored.as_ref(), now, cost, mode, span)
+        Counter::assess(band.limit(), stored.as_ref(), self.now, cost, mode, span)
     }
 
-    fn assess_charged(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        units: u64,
-        cost: u64,
-    ) -> Verdict {
-        Counter::assess_charged(band.limit(), self.get(at, band), now, units, cost)
+    fn assess_charged(&mut self, at: usize, band: &Band, units: u64, cost: u64) -> Verdict {
+        Counter::assess_charged(band.limit(), self.get(at, band), self.now, units, cost)
     }
 
     fn correct(&mut self, at: usize, band: &Band, assessment: &CounterAssessment) {
@@ -256,7 +245,7 @@ impl<T: CounterTable> Counters for TableEntries<'_, '_, T> {
         self.set(at, band, corrected);
     }
 
-    fn charge(&mut self, at: usize, band: &Band, _: Timestamp, assessment: &CounterAssessment) {
+    fn charge(&mut self, at: usize, band: &Band, assessment: &CounterAssessment) {
         let hold = self.hold.map(|(id, _)| id);
         let charged = Counter::charge(band.limit(), self.get(at, band), assessment, hold);
         if let (Some(Counter::Log(log)), CounterAssessment::Log(assessment)) =
@@ -268,9 +257,9 @@ impl<T: CounterTable> Counters for TableEntries<'_, '_, T> {
         self.set(at, band, charged);
     }
 
-    fn adjust(&mut self, at: usize, band: &Band, now: Timestamp, adjustment: &Adjustment) -> u64 {
+    fn adjust(&mut self, at: usize, band: &Band, adjustment: &Adjustment) -> u64 {
         let stored = self.get(at, band);
-        let (adjusted, uncharged) = Counter::adjust(band.limit(), stored, now, adjustment);
+        let (adjusted, uncharged) = Counter::adjust(band.limit(), stored, self.now, adjustment);
         self.set(at, band, adjusted);
         uncharged
     }
@@ -280,16 +269,9 @@ impl<T: CounterTable> Counters for TableEntries<'_, '_, T> {
         self.set(at, band, released);
     }
 
-    fn renew(
-        &mut self,
-        at: usize,
-        band: &Band,
-        hold: HoldId,
-        now: Timestamp,
-        span: Micros,
-    ) -> Option<u64> {
+    fn renew(&mut self, at: usize, band: &Band, hold: HoldId, span: Micros) -> Option<u64> {
         let mut counter = self.get(at, band)?;
-        let end = counter.slots_mut()?.renew(hold, now, span);
+        let end = counter.slots_mut()?.renew(hold, self.now, span);
         self.set(at, band, Some(counter));
         end
     }

@@ -8,7 +8,7 @@ use super::{Check, Checks, Group, Verdicts};
 use crate::algorithm::{Adjustment, CounterAssessment, Mode, Verdict};
 use crate::band::Band;
 use crate::hold::HoldId;
-use crate::time::{Micros, Timestamp};
+use crate::time::Micros;
 
 /// The locked counters of one request, or of one hold. All methods refer to them by the index
 /// of the check, or of the charge of the hold.
@@ -17,67 +17,41 @@ pub(crate) trait Counters {
     fn is_same(&self, one: usize, other: usize) -> bool;
 
     /// Assesses a request on a counter.
-    fn assess(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        cost: u64,
-        mode: Mode,
-    ) -> CounterAssessment;
+    fn assess(&mut self, at: usize, band: &Band, cost: u64, mode: Mode) -> CounterAssessment;
 
     /// Returns the verdict on a request of `cost` units as if `units` were charged, whether or
     /// not they fit.
-    fn assess_charged(
-        &mut self,
-        at: usize,
-        band: &Band,
-        now: Timestamp,
-        units: u64,
-        cost: u64,
-    ) -> Verdict;
+    fn assess_charged(&mut self, at: usize, band: &Band, units: u64, cost: u64) -> Verdict;
 
     /// Writes the correction of an assessment that is not charged.
     fn correct(&mut self, at: usize, band: &Band, assessment: &CounterAssessment);
 
     /// Writes the charge of an assessment that passes.
-    fn charge(&mut self, at: usize, band: &Band, now: Timestamp, assessment: &CounterAssessment);
+    fn charge(&mut self, at: usize, band: &Band, assessment: &CounterAssessment);
 
     /// Changes a charge to its real cost. Returns the units that did not fit.
-    fn adjust(&mut self, at: usize, band: &Band, now: Timestamp, adjustment: &Adjustment) -> u64;
+    fn adjust(&mut self, at: usize, band: &Band, adjustment: &Adjustment) -> u64;
 
     /// Releases the slots of a hold.
     fn release(&mut self, at: usize, band: &Band, hold: HoldId);
 
     /// Extends the slots of a hold to `span` from `now`. Returns when they end, unless they
     /// have ended.
-    fn renew(
-        &mut self,
-        at: usize,
-        band: &Band,
-        hold: HoldId,
-        now: Timestamp,
-        span: Micros,
-    ) -> Option<u64>;
+    fn renew(&mut self, at: usize, band: &Band, hold: HoldId, span: Micros) -> Option<u64>;
 
     /// Returns when the slots of a hold end, if it has any.
     fn end_of_slots(&mut self, at: usize, band: &Band, hold: HoldId) -> Option<u64>;
 }
 
 /// Decides checks like [`Store::decide`](super::Store::decide), and adds the verdicts.
-pub(crate) fn decide(
-    counters: &mut impl Counters,
-    checks: &Checks<'_>,
-    now: Timestamp,
-    verdicts: &mut Verdicts,
-) {
+pub(crate) fn decide(counters: &mut impl Counters, checks: &Checks<'_>, verdicts: &mut Verdicts) {
     let list = checks.list();
     let mut start = 0;
     while start < list.len() {
         let group = list[start].group;
         let rest = list[start..].iter();
         let end = start + rest.take_while(|check| check.group == group).count();
-        let passes = decide_group(counters, checks, start..end, now, verdicts);
+        let passes = decide_group(counters, checks, start..end, verdicts);
         if group == Group::ENFORCED && !passes {
             break;
         }
@@ -90,7 +64,6 @@ fn decide_group(
     counters: &mut impl Counters,
     all: &Checks<'_>,
     group: Range<usize>,
-    now: Timestamp,
     verdicts: &mut Verdicts,
 ) -> bool {
     let (checks, mode) = (all.list(), all.mode());
@@ -98,7 +71,7 @@ fn decide_group(
     let mut assessments: SmallVec<[CounterAssessment; 4]> = smallvec![];
     for at in group.clone() {
         let cost = combined_cost(counters, checks, group.start, at);
-        assessments.push(counters.assess(at, checks[at].band, now, cost, mode));
+        assessments.push(counters.assess(at, checks[at].band, cost, mode));
     }
     let passes =
         !is_refused && { assessments.iter() }.all(|assessment| assessment.verdict().passes());
@@ -108,7 +81,7 @@ fn decide_group(
         let is_last = !(at + 1..group.end).any(|later| counters.is_same(later, at));
         if passes && mode.takes() {
             if is_last {
-                counters.charge(at, band, now, assessment);
+                counters.charge(at, band, assessment);
             }
             verdicts.push(*assessment.verdict());
             continue;
@@ -119,7 +92,7 @@ fn decide_group(
         let mut verdict = *assessment.verdict();
         if verdict.passes() && mode.reports_charge() && !passes {
             // Not charged after all: report the band without the charge.
-            let peeked = counters.assess(at, band, now, cost, Mode::Peek);
+            let peeked = counters.assess(at, band, cost, Mode::Peek);
             verdict = *peeked.verdict();
         }
         verdicts.push(verdict);
@@ -127,7 +100,7 @@ fn decide_group(
     if !passes && all.charges_always() && mode.reports_charge() {
         let passed: SmallVec<[bool; 4]> =
             assessments.iter().map(|it| it.verdict().passes()).collect();
-        charge_always(counters, all, group, &passed, now, verdicts);
+        charge_always(counters, all, group, &passed, verdicts);
     }
     passes
 }
@@ -147,7 +120,6 @@ fn charge_always(
     all: &Checks<'_>,
     group: Range<usize>,
     passed: &[bool],
-    now: Timestamp,
     verdicts: &mut Verdicts,
 ) {
     let checks = all.list();
@@ -158,7 +130,7 @@ fn charge_always(
         for at in group.clone().filter(always) {
             let units = combined_cost(counters, checks, group.start, at);
             if units > 0 && last_of(counters, &group, at) == at {
-                counters.adjust(at, checks[at].band, now, &Adjustment::charge(units));
+                counters.adjust(at, checks[at].band, &Adjustment::charge(units));
             }
         }
     }
@@ -166,13 +138,11 @@ fn charge_always(
         let band = checks[at].band;
         let cost = combined_cost(counters, checks, group.start, at);
         let after = if takes {
-            *counters
-                .assess(at, band, now, cost, Mode::PeekNow)
-                .verdict()
+            *counters.assess(at, band, cost, Mode::PeekNow).verdict()
         } else {
             let last = last_of(counters, &group, at);
             let units = combined_cost(counters, checks, group.start, last);
-            counters.assess_charged(at, band, now, units, cost)
+            counters.assess_charged(at, band, units, cost)
         };
         let index = at - group.start;
         verdicts[first + index] = Verdict::charged_always(passed[index], after);
