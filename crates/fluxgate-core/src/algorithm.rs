@@ -4,20 +4,18 @@
 //! for stores that keep state in a form of their own, or decide elsewhere, as a script in a
 //! server.
 //!
-//! Each file holds one algorithm: `settle` brings stored state to the present and repairs the
-//! effects of a clock that went back, `assess` decides a request on it, `refund` returns units,
-//! `cancel` undoes one charge, and `adjust` changes one to its real cost. The Lua of the Redis
-//! store uses the same names in the same order.
+//! Each file holds one algorithm, and `window` two: `settle` brings stored state to the present
+//! and repairs the effects of a clock that went back, `assess` decides a request on it, `refund`
+//! returns units, `cancel` undoes one charge, and `adjust` changes one to its real cost. The Lua
+//! of the Redis store uses the same names in the same order.
 
 mod adjust;
 mod bucket;
 mod concurrency;
 mod counter;
-mod fixed_window;
 mod grant;
 mod overhang;
 mod sliding_log;
-mod sliding_window;
 mod verdict;
 mod window;
 
@@ -33,7 +31,7 @@ pub use verdict::{Charged, Mode, Verdict};
 pub use window::Counts;
 pub(crate) use window::end_of;
 
-use crate::limit::{Algorithm, FracMicros, Limit};
+use crate::limit::{FracMicros, Limit};
 use crate::time::Timestamp;
 
 /// The state of a band that fits into a few numbers: of all algorithms but the log
@@ -138,23 +136,6 @@ impl Cell {
         match self {
             Self::Counts(counts) => Some(counts),
             Self::Bucket(_) => None,
-        }
-    }
-}
-
-impl Counts {
-    /// Assesses a request like [`Bucket::assess`], for a limit that is a counting
-    /// window.
-    pub(crate) fn assess(
-        limit: &Limit,
-        stored: Option<Self>,
-        now: Timestamp,
-        cost: u64,
-        mode: Mode,
-    ) -> (Verdict, Option<Self>, Option<Self>) {
-        match limit.algorithm() {
-            Algorithm::SlidingWindow => sliding_window::assess(limit, stored, now, cost, mode),
-            _ => fixed_window::assess(limit, stored, now, cost, mode),
         }
     }
 }

@@ -458,10 +458,12 @@ fn bucket_verdict(
     delay: Option<Micros>,
     owed: FracMicros,
 ) -> Verdict {
+    let wait = if delay.is_some() { Retry::NOW } else { wait };
     let remaining = remaining(limit, owed).into();
     Verdict {
         part: owed.part,
-        ..Verdict::new(now, wait, delay, remaining, Micros::new(owed.ceil()))
+        delay: delay.unwrap_or_default(),
+        ..Verdict::new(now, wait, remaining, Micros::new(owed.ceil()))
     }
 }
 

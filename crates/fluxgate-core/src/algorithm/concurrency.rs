@@ -83,23 +83,16 @@ impl Slots {
             let too_many = (taken + cost).saturating_sub(capacity);
             Retry::After(Micros::new(wait(held, now, too_many)))
         };
-        let passes = wait == Retry::NOW;
-        let charges = passes && cost > 0;
+        let charges = wait == Retry::NOW && cost > 0;
         let last = held.last().map_or(0, |held| held.end - now.micros());
         let (left, last) = if charges && mode.reports_charge() {
             (taken + cost, last.max(span.get()))
         } else {
             (taken, last)
         };
-        let verdict = Verdict::new(
-            now,
-            wait,
-            passes.then_some(Micros::ZERO),
-            capacity.saturating_sub(left),
-            Micros::new(last),
-        );
+        let remaining = capacity.saturating_sub(left);
         SlotsAssessment {
-            verdict,
+            verdict: Verdict::new(now, wait, remaining, Micros::new(last)),
             is_corrected,
             charges,
             now,

@@ -75,8 +75,7 @@ impl LogSummary {
             let wait = self.leaves.map_or(0, |leaves| leaves + width - at);
             Retry::After(time.as_seen_by_clock(wait as u64))
         };
-        let passes = wait == Retry::NOW;
-        let charges = passes && cost > 0;
+        let charges = wait == Retry::NOW && cost > 0;
         let (left, newest) = if charges && mode.reports_charge() {
             (self.counted + cost, Some(at))
         } else {
@@ -86,13 +85,7 @@ impl LogSummary {
             time.as_seen_by_clock((newest + width - at) as u64)
         });
         LogAssessment {
-            verdict: Verdict::new(
-                now,
-                wait,
-                passes.then_some(Micros::ZERO),
-                capacity.saturating_sub(left),
-                reset_after,
-            ),
+            verdict: Verdict::new(now, wait, capacity.saturating_sub(left), reset_after),
             correction,
             charges,
             at: time.at as i64,

@@ -73,24 +73,18 @@ impl Verdict {
         delay: Micros::ZERO,
     };
 
-    /// Builds a verdict from what every algorithm computes: the wait if the request
-    /// does not pass at once, its delay if it passes, and the quota that is left.
+    /// Builds the verdict on a request that passes at once or not at all, from the wait until it
+    /// would and the quota that is left.
     #[inline]
-    pub(super) fn new(
-        at: Timestamp,
-        wait: Retry,
-        delay: Option<Micros>,
-        remaining: u64,
-        reset_after: Micros,
-    ) -> Self {
+    pub(super) fn new(at: Timestamp, wait: Retry, remaining: u64, reset_after: Micros) -> Self {
         Self {
             at,
             // At most a capacity.
             remaining: remaining as u32,
             part: 0,
-            retry_after: if delay.is_some() { Retry::NOW } else { wait },
+            retry_after: wait,
             reset_after,
-            delay: delay.unwrap_or_default(),
+            delay: Micros::ZERO,
         }
     }
 

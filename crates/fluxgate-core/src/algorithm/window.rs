@@ -1,9 +1,14 @@
-//! Aligned windows and their counts, shared by the two counting windows.
+//! Fixed windows, which count in each aligned window or in each one of a calendar, and sliding
+//! windows, which add the previous count, weighted by how much of that window the sliding one
+//! still covers.
+//!
+//! With `e` µs of the current window elapsed, a sliding window passes a request if
+//! `previous·(W−e)/W + current + n ≤ C`. The comparison needs no division.
 
-use super::verdict::EffectiveTime;
+use super::verdict::{EffectiveTime, Mode, Verdict};
 use crate::calendar::Window;
 use crate::limit::{Algorithm, Limit};
-use crate::time::Timestamp;
+use crate::time::{Retry, Timestamp};
 
 /// The counts of an aligned window and of the one before it. A fixed window
 /// keeps no previous count.
@@ -15,6 +20,68 @@ pub struct Counts {
     pub previous: u32,
     /// Units admitted in this window.
     pub current: u32,
+}
+
+impl Counts {
+    /// Assesses a request. Returns the verdict, the state to write in any case, and the state to
+    /// write if the request is charged.
+    pub(crate) fn assess(
+        limit: &Limit,
+        stored: Option<Self>,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> (Verdict, Option<Self>, Option<Self>) {
+        let mut settled = settle(limit, stored, now);
+        let is_sliding = limit.algorithm() == Algorithm::SlidingWindow;
+        if !is_sliding {
+            // A fixed window ignores the one before.
+            settled.counts.previous = 0;
+        }
+        let Settled {
+            counts, end, time, ..
+        } = settled;
+        let (capacity, width) = (limit.capacity(), limit.window().get());
+        let (elapsed, until_end) = (time.at - counts.start, end - time.at);
+
+        let wait = if cost > capacity {
+            Retry::Never
+        } else if is_sliding {
+            let wait = wait(counts, width, elapsed, capacity, cost);
+            Retry::After(time.as_seen_by_clock(wait))
+        } else if u64::from(counts.current) + cost > capacity {
+            Retry::After(time.as_seen_by_clock(until_end))
+        } else {
+            Retry::NOW
+        };
+        let charged = (wait == Retry::NOW && cost > 0).then(|| counts.plus(cost));
+        let left = charged.filter(|_| mode.reports_charge()).unwrap_or(counts);
+        // floor(C − estimate) = C − current − ceil(previous·(W−e)/W)
+        let (carried, resets_in) = match left {
+            Self {
+                current: 0,
+                previous: 0,
+                ..
+            } => (0, 0),
+            _ if !is_sliding => (0, until_end),
+            Self {
+                current, previous, ..
+            } => (
+                div_ceil(u64::from(previous), width - elapsed, width),
+                if current > 0 { 2 * width } else { width } - elapsed,
+            ),
+        };
+        let remaining = capacity.saturating_sub(u64::from(left.current) + carried);
+        let resets_in = time.as_seen_by_clock(resets_in);
+        let verdict = Verdict::new(now, wait, remaining, resets_in);
+        (verdict, settled.moved_back.then_some(counts), charged)
+    }
+
+    /// Adds `cost` to the current window. The sum is at most a capacity.
+    pub(super) fn plus(mut self, cost: u64) -> Self {
+        self.current += cost as u32;
+        self
+    }
 }
 
 /// Counts brought to an instant.
@@ -108,11 +175,39 @@ pub(super) fn cancel(
     (has_counts && end > now.micros()).then_some(counts)
 }
 
-impl Counts {
-    /// Adds `cost` to the current window. The sum is at most a capacity.
-    pub(super) fn plus(mut self, cost: u64) -> Self {
-        self.current += cost as u32;
-        self
+/// Returns the time until `cost ≤ capacity` units pass: now, in this window, in the
+/// next one, or after that one.
+fn wait(counts: Counts, width: u64, elapsed: u64, capacity: u64, cost: u64) -> u64 {
+    let current = u64::from(counts.current);
+    let until_next = width - elapsed;
+    match (capacity - cost).checked_sub(current) {
+        // In this window, once the previous count has faded to `room`. At the start of
+        // the next window it is zero, and only the current count remains.
+        Some(room) => until_next.saturating_sub(covered(room, width, counts.previous.into())),
+        // Only once the current count, as the previous one, has faded.
+        None => until_next + width - covered(capacity - cost, width, current),
+    }
+}
+
+/// Returns how many µs of a window of `count` units may still be covered if they are
+/// to weigh at most `room`: floor(room·W/count), at most W.
+fn covered(room: u64, width: u64, count: u64) -> u64 {
+    if count <= room {
+        return width;
+    }
+    match room.checked_mul(width) {
+        Some(product) => product / count,
+        // The quotient is below `width`, for the room is below the count.
+        None => (u128::from(room) * u128::from(width) / u128::from(count)) as u64,
+    }
+}
+
+/// Returns ceil(count·span/width), for a span of at most the width.
+fn div_ceil(count: u64, span: u64, width: u64) -> u64 {
+    match count.checked_mul(span) {
+        Some(product) => product.div_ceil(width),
+        // The quotient is at most `count`.
+        None => (u128::from(count) * u128::from(span)).div_ceil(u128::from(width)) as u64,
     }
 }
 
