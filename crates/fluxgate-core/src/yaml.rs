@@ -1,14 +1,13 @@
 //! YAML (and so JSON) as a tree with positions, and a collector of faults. `parse` assigns the
 //! positions; `read` adds faults at them.
 
-mod fields;
 mod parse;
 mod read;
 mod suggestion;
 
 use std::fmt;
 
-pub use fields::Fields;
+pub use read::Fields;
 pub(crate) use suggestion::suggestion;
 
 use crate::text;

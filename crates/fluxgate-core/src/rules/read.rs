@@ -3,17 +3,16 @@
 //! positions.
 
 mod bands;
-mod lists;
 mod request;
 mod rule;
 
 use super::build::RuleSetBuilder;
 use super::fault::{RuleFault, Step};
+use super::lists::List;
 use super::set::{RuleOptions, RuleSet, RuleSets};
 use super::values;
 use super::warning::RuleWarning;
 use crate::yaml::{Fault, Faults, Node, Position, Value};
-use rule::RuleReader;
 
 /// All faults of a rule file; displayed as one line for each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,13 +127,22 @@ fn read_set(name: &str, node: &Node, options: RuleOptions, faults: &mut Faults) 
     let [on_error, lists, rules] = node.fields("a rule set", fields, faults);
     let on_error = on_error.and_then(|node| values::on_error(node, faults));
     set.on_error = on_error.unwrap_or_default();
-    set.lists = lists.map_or(Vec::new(), |node| lists::read(node, faults));
+    set.lists = lists.map_or(Vec::new(), |node| read_lists(node, faults));
     let rules = rules.map_or(&[][..], |node| node.list("`rules`", faults));
-    set.rules = rules
-        .iter()
-        .map(|node| RuleReader { faults }.rule(node))
-        .collect();
+    set.rules = rules.iter().map(|node| rule::read(node, faults)).collect();
     set
+}
+
+fn read_lists(node: &Node, faults: &mut Faults) -> Vec<List> {
+    let mut lists = Vec::new();
+    for (name, _, values) in node.map("`lists`", faults) {
+        let nodes = values.list(&format!("list `{name}`"), faults).iter();
+        let texts = nodes
+            .map(|node| node.text("a value of a list", faults))
+            .map(|text| text.unwrap_or_default().into());
+        lists.push(List::new(name, texts.collect()));
+    }
+    lists
 }
 
 /// Adds a fault of a built rule set at its position in the file, unless the reader has

@@ -4,9 +4,11 @@
 //! names the value by `what`.
 
 use std::collections::HashSet;
+use std::fmt::Display;
+use std::str::FromStr;
 
-use super::fields::add_unknown;
-use super::{Faults, Node, Value};
+use super::suggestion::suggestion;
+use super::{Faults, Node, Position, Value};
 
 impl Node {
     /// Reads a list that is not empty.
@@ -81,6 +83,17 @@ impl Node {
         text
     }
 
+    /// Reads a text that is the form of a value.
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(
+        &self,
+        what: &str,
+        faults: &mut Faults,
+    ) -> Option<T> {
+        let parsed = self.text(what, faults)?.parse::<T>();
+        let reported = parsed.map_err(|error| faults.add(self.position, error.to_string()));
+        reported.ok()
+    }
+
     /// Reads a whole number in plain decimal digits, with a sign if `least` is below
     /// zero.
     pub fn whole(&self, what: &str, least: i64, most: i64, faults: &mut Faults) -> Option<i64> {
@@ -120,7 +133,7 @@ impl Node {
     }
 
     /// Reads one of these names, and returns its value.
-    pub fn one_of<T: Copy>(
+    pub fn one_of<T: Clone>(
         &self,
         what: &str,
         names: &[(&str, T)],
@@ -137,11 +150,86 @@ impl Node {
                 format!("{what} must be one of {known}; {given} is not"),
             );
         }
-        found.map(|(_, value)| *value)
+        found.map(|(_, value)| value.clone())
     }
 }
 
 fn is_whole(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The fields of a mapping that has no others than the known ones.
+#[derive(Clone, Debug)]
+pub struct Fields<'n> {
+    known: &'static [&'static str],
+    given: Vec<(&'n str, &'n Node)>,
+}
+
+impl<'n> Fields<'n> {
+    /// Reads a mapping. Without one, no field is given.
+    pub fn read(
+        node: Option<&'n Node>,
+        what: &str,
+        known: &'static [&'static str],
+        faults: &mut Faults,
+    ) -> Self {
+        let mut given = Vec::new();
+        let pairs = node.map(|node| node.map(what, faults)).unwrap_or_default();
+        for (name, key, value) in pairs {
+            if known.contains(&name) {
+                given.push((name, value));
+                continue;
+            }
+            add_unknown(name, key.position, what, known, faults);
+        }
+        Self { known, given }
+    }
+
+    /// Returns the value of a known field, if it is given. A null counts as absent.
+    pub fn get(&self, name: &str) -> Option<&'n Node> {
+        debug_assert!(self.known.contains(&name), "`{name}` is not a known field");
+        let given = self.given.iter().find(|(given, _)| *given == name);
+        given
+            .map(|(_, value)| *value)
+            .filter(|value| !value.is_null())
+    }
+
+    /// Reads a text, if it is given.
+    pub(crate) fn text(&self, name: &str, faults: &mut Faults) -> Option<&'n str> {
+        self.get(name)?.text(&format!("`{name}`"), faults)
+    }
+
+    /// Reads a boolean, or returns the default.
+    pub(crate) fn boolean(&self, name: &str, default: bool, faults: &mut Faults) -> bool {
+        let given = self.get(name);
+        let value = given.and_then(|node| node.boolean(&format!("`{name}`"), faults));
+        value.unwrap_or(default)
+    }
+
+    /// Reads the value with one of these names, if it is given.
+    pub(crate) fn one_of<T: Clone>(
+        &self,
+        name: &str,
+        values: &[(&str, T)],
+        faults: &mut Faults,
+    ) -> Option<T> {
+        self.get(name)?.one_of(&format!("`{name}`"), values, faults)
+    }
+
+    /// Returns the names and values of the fields that are given, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'n str, &'n Node)> {
+        let given = self.given.iter().copied();
+        given.filter(|(_, value)| !value.is_null())
+    }
+}
+
+/// Adds the fault of a field that a mapping does not have.
+fn add_unknown(name: &str, at: Position, what: &str, known: &[&str], faults: &mut Faults) {
+    let meant = suggestion(name, known).map(|known| format!("did you mean `{known}`? "));
+    let (meant, known) = (meant.unwrap_or_default(), known.join(", "));
+    faults.add(
+        at,
+        format!("unknown field `{name}` in {what}; {meant}allowed are {known}"),
+    );
 }

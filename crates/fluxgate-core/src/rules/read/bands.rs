@@ -1,77 +1,111 @@
-//! The bands of a rule, and the identities of its overrides.
+//! The bands of a rule.
 
 use std::time::Duration;
 
-use super::rule::{BandStyle, RuleReader};
 use crate::band::Band;
 use crate::calendar::{Calendar, CalendarUnit, TimeZone};
 use crate::limit::{Algorithm, Limit, LimitBuilder, LimitError, MAX_UNITS};
 use crate::rules::rule::push_band;
 use crate::rules::values;
-use crate::yaml::{Node, Value};
+use crate::yaml::{Faults, Fields, Node, Position};
 
 /// Replaces an id that has a fault. It is not valid either, but only the first fault of a
 /// field is reported.
 const FAULTY_ID: &str = "?";
 
-impl RuleReader<'_> {
-    pub(super) fn bands(&mut self, node: &Node, style: &BandStyle) -> Vec<Band> {
-        let mut bands = Vec::new();
-        for node in node.list("`bands`", self.faults) {
-            let band = self.band(node, style);
-            push_band(&mut bands, band);
-        }
-        bands
+/// The fields of a band.
+const FIELDS: [&str; 9] = [
+    "id",
+    "capacity",
+    "window",
+    "refill",
+    "period",
+    "rate",
+    "burst",
+    "calendar",
+    "time_zone",
+];
+
+/// What all bands of a rule have in common.
+pub(super) struct BandStyle {
+    pub(super) algorithm: Algorithm,
+    /// Whether the algorithm is the one of the file, which has no fault.
+    pub(super) is_known: bool,
+    pub(super) shape: bool,
+    pub(super) shape_at: Position,
+    /// How long slots are held at most.
+    pub(super) hold: Duration,
+}
+
+/// Reads the bands of a rule or of an override.
+pub(super) fn read(node: &Node, style: &BandStyle, faults: &mut Faults) -> Vec<Band> {
+    let mut bands = Vec::new();
+    for node in node.list("`bands`", faults) {
+        push_band(&mut bands, read_band(node, style, faults));
+    }
+    bands
+}
+
+fn read_band(node: &Node, style: &BandStyle, faults: &mut Faults) -> Band {
+    if style.algorithm == Algorithm::Concurrency && !node.is_map() {
+        let message = "a band of concurrency must be { capacity: N }, without a window";
+        faults.add(node.position, message);
+        return Band::new("", stand_in(style));
+    }
+    let is_rate = node.as_text().is_some();
+    let fields = Some(node).filter(|_| !is_rate);
+    let fields = Fields::read(fields, "a band", &FIELDS, faults);
+    let mut reader = BandReader {
+        node,
+        fields,
+        style,
+        faults,
+    };
+    let id = reader.id();
+    let limit = if is_rate {
+        let limit = reader.rate_limit(node);
+        limit.and_then(|limit| reader.limit(limit))
+    } else {
+        reader.band_limit()
+    };
+    Band::new(id, limit.unwrap_or_else(|| stand_in(style)))
+}
+
+struct BandReader<'n, 'r> {
+    node: &'n Node,
+    fields: Fields<'n>,
+    style: &'r BandStyle,
+    faults: &'r mut Faults,
+}
+
+impl<'n> BandReader<'n, '_> {
+    fn get(&self, field: &str) -> Option<&'n Node> {
+        self.fields.get(field)
     }
 
-    fn band(&mut self, node: &Node, style: &BandStyle) -> Band {
-        if style.algorithm == Algorithm::Concurrency && !node.is_map() {
-            let message = "a band of concurrency must be { capacity: N }, without a window";
-            self.faults.add(node.position, message);
-            return Band::new("", stand_in(style));
-        }
-        if node.as_text().is_some() && !node.is_null() {
-            let short = BandNodes {
-                band: node,
-                fields: [None; FIELDS.len()],
-            };
-            let limit = self.rate(node).and_then(|(units, window)| {
-                let limit = Limit::builder(style.algorithm, units, window);
-                self.limit(limit.shape(style.shape), style, &short)
-            });
-            return Band::new("", limit.unwrap_or_else(|| stand_in(style)));
-        }
-        let nodes = BandNodes {
-            band: node,
-            fields: node.fields("a band", FIELDS, self.faults),
+    fn id(&mut self) -> &'n str {
+        let Some(node) = self.get("id") else {
+            return "";
         };
-        let id = nodes.get("id").map_or("", |node| self.band_id(node));
-        let limit = self.band_limit(&nodes, style);
-        Band::new(id, limit.unwrap_or_else(|| stand_in(style)))
-    }
-
-    fn band_id<'n>(&mut self, node: &'n Node) -> &'n str {
-        match node.text("a band's `id`", self.faults) {
-            Some("") => {
-                self.faults
-                    .add(node.position, "a band's `id` must not be empty");
-                FAULTY_ID
-            }
-            Some(id) => id,
-            None => FAULTY_ID,
+        let id = node.text("a band's `id`", self.faults);
+        if id == Some("") {
+            let message = "a band's `id` must not be empty";
+            self.faults.add(node.position, message);
         }
+        id.filter(|id| !id.is_empty()).unwrap_or(FAULTY_ID)
     }
 
     /// Reads the numbers of a band, which come in one of three forms: with a window, a rate
     /// or a calendar.
-    fn band_limit(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<Limit> {
-        if style.algorithm == Algorithm::Concurrency {
-            return self.slots(nodes, style);
+    fn band_limit(&mut self) -> Option<Limit> {
+        if self.style.algorithm == Algorithm::Concurrency {
+            return self.slots();
         }
-        let (form, needed, others) = match (nodes.get("rate"), nodes.get("calendar")) {
+        let (rate, calendar) = (self.get("rate"), self.get("calendar"));
+        let (form, needed, others): (_, &[_], &[_]) = match (rate, calendar) {
             (Some(_), _) => (
                 "a `rate`",
-                &["rate"][..],
+                &["rate"],
                 &[
                     "capacity",
                     "window",
@@ -79,23 +113,23 @@ impl RuleReader<'_> {
                     "period",
                     "calendar",
                     "time_zone",
-                ][..],
+                ],
             ),
             (None, Some(_)) => (
                 "a `calendar`",
-                &["capacity"][..],
-                &["window", "refill", "period", "burst"][..],
+                &["capacity"],
+                &["window", "refill", "period", "burst"],
             ),
             (None, None) => (
                 "a `window`",
-                &["capacity", "window"][..],
-                &["burst", "time_zone"][..],
+                &["capacity", "window"],
+                &["burst", "time_zone"],
             ),
         };
         let before = self.faults.count();
         for field in others {
-            if let Some(node) = nodes.get(field) {
-                let message = match (*field, nodes.get("rate"), nodes.get("calendar")) {
+            if let Some(node) = self.get(field) {
+                let message = match (*field, rate, calendar) {
                     ("burst", None, _) => "`burst` belongs to a `rate`".to_owned(),
                     ("time_zone", _, None) => "`time_zone` belongs to a `calendar`".to_owned(),
                     _ => format!("a band with {form} has no `{field}`"),
@@ -103,56 +137,44 @@ impl RuleReader<'_> {
                 self.faults.add(node.position, message);
             }
         }
-        if nodes.band.is_map() {
-            for field in needed {
-                if nodes.get(field).is_none() {
-                    self.faults
-                        .add(nodes.band.position, format!("a band needs a `{field}`"));
-                }
+        for field in needed.iter().filter(|_| self.node.is_map()) {
+            if self.get(field).is_none() {
+                let message = format!("a band needs a `{field}`");
+                self.faults.add(self.node.position, message);
             }
         }
-        let limit = match (nodes.get("rate"), nodes.get("calendar")) {
-            (Some(rate), _) => self.rate_limit(rate, nodes.get("burst"), style),
-            (None, Some(calendar)) => self.calendar_limit(calendar, nodes, style),
-            (None, None) => self.window_limit(nodes, style),
+        let limit = match (rate, calendar) {
+            (Some(rate), _) => self.rate_limit(rate),
+            (None, Some(calendar)) => self.calendar_limit(calendar),
+            (None, None) => self.window_limit(),
         };
         // What has a fault leaves nothing to check.
         let limit = limit.filter(|_| self.faults.count() == before)?;
-        self.limit(limit.shape(style.shape), style, nodes)
+        self.limit(limit)
     }
 
     /// Reads the number of slots, which is all that a band of concurrency has.
-    fn slots(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<Limit> {
+    fn slots(&mut self) -> Option<Limit> {
         let before = self.faults.count();
         for field in FIELDS.iter().skip(2) {
-            if let Some(node) = nodes.get(field) {
+            if let Some(node) = self.get(field) {
                 let message = format!("a band of concurrency has no `{field}`");
                 self.faults.add(node.position, message);
             }
         }
-        let Some(node) = nodes.get("capacity") else {
-            self.faults
-                .add(nodes.band.position, "a band needs a `capacity`");
-            return None;
-        };
-        let capacity = self.units(node, "`capacity`")?;
-        let limit = Limit::concurrency(capacity).hold(style.hold);
+        if self.get("capacity").is_none() {
+            let message = "a band needs a `capacity`";
+            self.faults.add(self.node.position, message);
+        }
+        let limit = Limit::concurrency(self.units("capacity")??).hold(self.style.hold);
         let is_valid = self.faults.count() == before;
-        is_valid.then(|| self.limit(limit.shape(style.shape), style, nodes))?
+        is_valid.then(|| self.limit(limit))?
     }
 
-    fn window_limit(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<LimitBuilder> {
-        let capacity = nodes
-            .get("capacity")
-            .map(|node| self.units(node, "`capacity`"));
-        let refill = nodes.get("refill").map(|node| self.units(node, "`refill`"));
-        let mut span =
-            |node: Option<&Node>, what| node.map(|node| values::duration(node, what, self.faults));
-        let (window, period) = (
-            span(nodes.get("window"), "`window`"),
-            span(nodes.get("period"), "`period`"),
-        );
-        let mut limit = Limit::builder(style.algorithm, capacity??, window??);
+    fn window_limit(&mut self) -> Option<LimitBuilder> {
+        let (capacity, refill) = (self.units("capacity"), self.units("refill"));
+        let (window, period) = (self.span("window"), self.span("period"));
+        let mut limit = Limit::builder(self.style.algorithm, capacity??, window??);
         if let Some(units) = refill {
             limit = limit.refill(units?);
         }
@@ -162,60 +184,55 @@ impl RuleReader<'_> {
         Some(limit)
     }
 
-    fn rate_limit(
-        &mut self,
-        rate: &Node,
-        burst: Option<&Node>,
-        style: &BandStyle,
-    ) -> Option<LimitBuilder> {
-        let rate = self.rate(rate);
-        let Some(node) = burst else {
+    /// Reads a rate, such as `100/m`, which may have a burst.
+    fn rate_limit(&mut self, node: &Node) -> Option<LimitBuilder> {
+        let algorithm = self.style.algorithm;
+        let rate = self.rate(node);
+        let Some(capacity) = self.units("burst") else {
             let (units, window) = rate?;
-            return Some(Limit::builder(style.algorithm, units, window));
+            return Some(Limit::builder(algorithm, units, window));
         };
-        let capacity = self.units(node, "`burst`");
-        if !style.algorithm.is_bucket() {
+        if !algorithm.is_bucket() {
+            let at = self
+                .get("burst")
+                .map_or(node.position, |node| node.position);
             let message = "`burst` belongs to token_bucket and leaky_bucket only";
-            self.faults.add(node.position, message);
+            self.faults.add(at, message);
         }
         let (units, period) = rate?;
-        let limit = Limit::builder(style.algorithm, capacity?, period);
+        let limit = Limit::builder(algorithm, capacity?, period);
         Some(limit.refill(units).period(period))
     }
 
-    fn calendar_limit(
-        &mut self,
-        calendar: &Node,
-        nodes: &BandNodes<'_>,
-        style: &BandStyle,
-    ) -> Option<LimitBuilder> {
-        let capacity = nodes
-            .get("capacity")
-            .map(|node| self.units(node, "`capacity`"));
+    fn calendar_limit(&mut self, calendar: &Node) -> Option<LimitBuilder> {
+        let capacity = self.units("capacity");
         let unit = calendar.one_of("`calendar`", &CalendarUnit::NAMES, self.faults);
-        let time_zone = nodes
-            .get("time_zone")
-            .map(|node| {
-                let name = node.text("`time_zone`", self.faults)?;
-                let zone = name.parse::<TimeZone>();
-                zone.map_err(|error| self.faults.add(node.position, error.to_string()))
-                    .ok()
-            })
-            .unwrap_or(Some(TimeZone::UTC));
+        let time_zone = match self.get("time_zone") {
+            Some(node) => node.parsed("`time_zone`", self.faults),
+            None => Some(TimeZone::UTC),
+        };
         let calendar = Calendar::new(unit?).in_time_zone(time_zone?);
         let mut limit = Limit::calendar(capacity??, calendar);
-        if style.is_known {
-            limit.algorithm = style.algorithm;
+        if self.style.is_known {
+            limit.algorithm = self.style.algorithm;
         }
         Some(limit)
     }
 
-    fn units(&mut self, node: &Node, what: &str) -> Option<u64> {
-        let units = node.whole(what, 1, MAX_UNITS as i64, self.faults)?;
-        u64::try_from(units).ok()
+    /// Reads units, if the field is given. They are `None` if they have a fault.
+    fn units(&mut self, field: &str) -> Option<Option<u64>> {
+        let node = self.get(field)?;
+        let units = node.whole(&format!("`{field}`"), 1, MAX_UNITS as i64, self.faults);
+        Some(units.and_then(|units| u64::try_from(units).ok()))
     }
 
-    /// Reads a rate: units and a window, such as `100/m`.
+    /// Reads a span, if the field is given. It is `None` if it has a fault.
+    fn span(&mut self, field: &str) -> Option<Option<Duration>> {
+        let node = self.get(field)?;
+        Some(values::duration(node, &format!("`{field}`"), self.faults))
+    }
+
+    /// Reads the units and the window of a rate.
     fn rate(&mut self, node: &Node) -> Option<(u64, Duration)> {
         let rate = node.as_text().and_then(values::parse_rate);
         if rate.is_none() {
@@ -231,41 +248,22 @@ impl RuleReader<'_> {
         rate
     }
 
-    fn limit(
-        &mut self,
-        limit: LimitBuilder,
-        style: &BandStyle,
-        nodes: &BandNodes<'_>,
-    ) -> Option<Limit> {
-        let error = match limit.build() {
+    fn limit(&mut self, limit: LimitBuilder) -> Option<Limit> {
+        let error = match limit.shape(self.style.shape).build() {
             Ok(limit) => return Some(limit),
             Err(error) => error,
         };
         let at = match &error {
-            LimitError::ShapeOnOther | LimitError::ShapeAndWait => Some(style.shape_at),
-            LimitError::CalendarOnOther => nodes.get("calendar").map(|node| node.position),
+            LimitError::ShapeOnOther | LimitError::ShapeAndWait => Some(self.style.shape_at),
+            LimitError::CalendarOnOther => self.get("calendar").map(|node| node.position),
             LimitError::Units { field, .. }
             | LimitError::Span { field }
-            | LimitError::NotABucket { field } => nodes.get(field.name()).map(|node| node.position),
+            | LimitError::NotABucket { field } => self.get(field.name()).map(|node| node.position),
             LimitError::FillTooLong | LimitError::Hold | LimitError::WaitForSlots => None,
         };
-        let at = at.unwrap_or(nodes.band.position);
+        let at = at.unwrap_or(self.node.position);
         self.faults.add(at, error.to_string());
         None
-    }
-
-    pub(super) fn identity(&mut self, node: &Node) -> Option<Vec<Box<str>>> {
-        let values: Option<Vec<_>> = match &node.value {
-            Value::List(_) => {
-                let nodes = node.list("`identity`", self.faults).iter();
-                let texts = nodes.map(|node| node.text("a value of `identity`", self.faults));
-                texts.map(|text| text.map(Into::into)).collect()
-            }
-            _ => node
-                .text("`identity`", self.faults)
-                .map(|value| vec![value.into()]),
-        };
-        values.filter(|values| !values.is_empty())
     }
 }
 
@@ -275,30 +273,4 @@ fn stand_in(style: &BandStyle) -> Limit {
     let shaped = limit.clone().shape(style.shape).build();
     // One unit, for a second, is a limit of every algorithm.
     shaped.or_else(|_| limit.build()).expect("a valid limit")
-}
-
-/// The fields of a band.
-const FIELDS: [&str; 9] = [
-    "id",
-    "capacity",
-    "window",
-    "refill",
-    "period",
-    "rate",
-    "burst",
-    "calendar",
-    "time_zone",
-];
-
-/// A band and its fields, in the order of [`FIELDS`].
-struct BandNodes<'n> {
-    band: &'n Node,
-    fields: [Option<&'n Node>; FIELDS.len()],
-}
-
-impl<'n> BandNodes<'n> {
-    fn get(&self, field: &str) -> Option<&'n Node> {
-        let index = FIELDS.iter().position(|known| *known == field)?;
-        self.fields[index]
-    }
 }

@@ -2,36 +2,19 @@
 
 use std::time::Duration;
 
+use super::bands::{self, BandStyle};
+use super::request;
 use crate::hold::DEFAULT_HOLD;
 use crate::key::OnMissingKey;
 use crate::lease::{self, Lease};
 use crate::limit::Algorithm;
-use crate::percent::Percent;
 use crate::rules::action::{RuleAction, misplaced};
-use crate::rules::rollout::Rollout;
-use crate::rules::rule::{DEFAULT_PRIORITY, Override, Rule, RuleMode};
+use crate::rules::rule::{DEFAULT_PRIORITY, Override, Pairs, Rule, RuleMode};
 use crate::rules::values;
-use crate::time::Timestamp;
-use crate::time::parse_rfc3339;
-use crate::yaml::{Faults, Fields, Node, Position};
+use crate::time::{Timestamp, parse_rfc3339};
+use crate::yaml::{Faults, Fields, Node, Value};
 
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(5);
-
-/// Reads rules. What has a fault is replaced by a value that causes no further fault.
-pub(super) struct RuleReader<'f> {
-    pub(super) faults: &'f mut Faults,
-}
-
-/// What all bands of a rule have in common.
-pub(super) struct BandStyle {
-    pub(super) algorithm: Algorithm,
-    /// Whether the algorithm is the one of the file, which has no fault.
-    pub(super) is_known: bool,
-    pub(super) shape: bool,
-    pub(super) shape_at: Position,
-    /// How long slots are held at most.
-    pub(super) hold: Duration,
-}
 
 /// The fields of a rule.
 const FIELDS: [&str; 26] = [
@@ -76,207 +59,193 @@ const COMMON_FIELDS: [&str; 9] = [
     "attributes",
 ];
 
-impl RuleReader<'_> {
-    pub(super) fn rule(&mut self, node: &Node) -> Rule {
-        let fields = Fields::read(Some(node), "a rule", &FIELDS, self.faults);
-        let id = fields.get("id");
-        if id.is_none() && node.is_map() {
-            self.faults.add(node.position, "a rule needs an `id`");
-        }
-        let id = id.and_then(|node| node.text("`id`", self.faults));
-        let mut rule = Rule::with_id(id.map(Into::into));
-        let name = fields
-            .get("name")
-            .and_then(|node| node.text("`name`", self.faults));
-        rule.name = name.map(Into::into);
-        rule.enabled = self.boolean(fields.get("enabled"), "`enabled`", true);
-        let modes = [("enforce", RuleMode::Enforce), ("shadow", RuleMode::Shadow)];
-        let mode = fields
-            .get("mode")
-            .and_then(|node| node.one_of("`mode`", &modes, self.faults));
-        rule.mode = mode.unwrap_or_default();
-        let priority = fields.get("priority").and_then(|node| {
-            let (least, most) = (i64::from(i32::MIN), i64::from(i32::MAX));
-            node.whole("`priority`", least, most, self.faults)
-        });
-        let priority = priority.and_then(|priority| i32::try_from(priority).ok());
-        rule.priority = priority.unwrap_or(DEFAULT_PRIORITY);
-        self.conditions(fields.get("match"), &mut rule);
-        let known = self.action(fields.get("action"), fields.get("status"));
-        rule.action = known.unwrap_or(RuleAction::Allow);
-        let attributes = fields
-            .get("attributes")
-            .map(|node| self.texts(node, "`attributes`"));
-        rule.attributes = attributes.unwrap_or_default();
-        if rule.action.decides() {
-            // What an unknown action may have is not known either.
-            let fields = fields.iter().filter(|_| known.is_some());
-            for (field, node) in fields.filter(|(field, _)| !COMMON_FIELDS.contains(field)) {
-                self.faults
-                    .add(node.position, misplaced(field, rule.action));
-            }
-            return rule;
-        }
-        rule.key = self.key(fields.get("scope"), fields.get("key"));
-        let group = fields
-            .get("group")
-            .and_then(|node| node.text("`group`", self.faults));
-        rule.group = group.map(Into::into);
-        rule.rollout = fields.get("rollout").and_then(|node| self.rollout(node));
-        let on_missing_key = fields
-            .get("on_missing_key")
-            .and_then(|node| node.one_of("`on_missing_key`", &OnMissingKey::NAMES, self.faults));
-        rule.on_missing_key = on_missing_key.unwrap_or_default();
-        let algorithm = match fields.get("algorithm") {
-            Some(node) => node.one_of("`algorithm`", &Algorithm::NAMES, self.faults),
-            None => Some(Algorithm::TokenBucket),
-        };
-        let shape = fields.get("shape");
-        let style = BandStyle {
-            // A leaky bucket can have all fields.
-            algorithm: algorithm.unwrap_or(Algorithm::LeakyBucket),
-            is_known: algorithm.is_some(),
-            shape: self.boolean(shape, "`shape`", false),
-            shape_at: shape.map_or(node.position, |node| node.position),
-            hold: self.hold(fields.get("hold"), algorithm),
-        };
-        let bands = fields.get("bands");
-        rule.bands = bands.map_or(Vec::new(), |node| self.bands(node, &style));
-        let cost = fields.get("cost").and_then(|node| self.cost(node));
-        rule.cost = cost.unwrap_or_default();
-        rule.clamp = self.boolean(fields.get("clamp"), "`clamp`", false);
-        let waits = fields
-            .get("on_exceed")
-            .and_then(|node| {
-                let names = [("reject", false), ("wait", true)];
-                node.one_of("`on_exceed`", &names, self.faults)
-            })
-            .unwrap_or(false);
-        let max_wait = fields.get("max_wait");
-        let max_wait = max_wait.and_then(|node| values::duration(node, "`max_wait`", self.faults));
-        rule.max_wait = waits.then(|| max_wait.unwrap_or(DEFAULT_MAX_WAIT));
-        rule.lease = fields.get("lease").and_then(|node| self.lease(node));
-        if let Some(node) = fields.get("overrides") {
-            let nodes = node.list("`overrides`", self.faults).iter();
-            rule.overrides = nodes.map(|node| self.override_of(node, &style)).collect();
-        }
-        let charges = [("when_allowed", false), ("always", true)];
-        let charge = fields.get("charge");
-        let charge = charge.and_then(|node| node.one_of("`charge`", &charges, self.faults));
-        rule.charge_always = charge.unwrap_or(false);
-        rule.reset_on_change =
-            self.boolean(fields.get("reset_on_change"), "`reset_on_change`", false);
-        rule
+/// Reads a rule. What has a fault is replaced by a value that causes no further fault.
+pub(super) fn read(node: &Node, faults: &mut Faults) -> Rule {
+    let fields = Fields::read(Some(node), "a rule", &FIELDS, faults);
+    if fields.get("id").is_none() && node.is_map() {
+        faults.add(node.position, "a rule needs an `id`");
     }
-
-    /// Reads what the rule does, and the status that it denies with.
-    fn action(&mut self, action: Option<&Node>, status: Option<&Node>) -> Option<RuleAction> {
-        let given = match action {
-            Some(node) => node.one_of("`action`", &RuleAction::NAMES, self.faults)?,
-            None => RuleAction::Limit,
-        };
-        let Some(node) = status else {
-            return Some(given);
-        };
-        let (least, most) = RuleAction::STATUSES.into_inner();
-        let status = node.whole("`status`", least.into(), most.into(), self.faults);
-        let status = status.and_then(|status| u16::try_from(status).ok());
-        if let RuleAction::Deny { status: default } = given {
-            let status = status.unwrap_or(default);
-            return Some(RuleAction::Deny { status });
+    let mut rule = Rule::with_id(fields.text("id", faults).map(Into::into));
+    rule.name = fields.text("name", faults).map(Into::into);
+    rule.enabled = fields.boolean("enabled", true, faults);
+    let modes = [("enforce", RuleMode::Enforce), ("shadow", RuleMode::Shadow)];
+    rule.mode = fields.one_of("mode", &modes, faults).unwrap_or_default();
+    let priority = fields.get("priority").and_then(|node| {
+        let (least, most) = (i64::from(i32::MIN), i64::from(i32::MAX));
+        node.whole("`priority`", least, most, faults)
+    });
+    let priority = priority.and_then(|priority| i32::try_from(priority).ok());
+    rule.priority = priority.unwrap_or(DEFAULT_PRIORITY);
+    request::read_conditions(fields.get("match"), &mut rule, faults);
+    let known = read_action(&fields, faults);
+    rule.action = known.unwrap_or(RuleAction::Allow);
+    rule.attributes = read_attributes(fields.get("attributes"), faults);
+    if rule.action.decides() {
+        // What an unknown action may have is not known either.
+        let fields = fields.iter().filter(|_| known.is_some());
+        for (field, node) in fields.filter(|(field, _)| !COMMON_FIELDS.contains(field)) {
+            faults.add(node.position, misplaced(field, rule.action));
         }
-        self.faults
-            .add(node.position, "`status` is only for `action: deny`");
-        Some(given)
+        return rule;
     }
+    rule.key = request::read_key(fields.get("scope"), fields.get("key"), faults);
+    rule.group = fields.text("group", faults).map(Into::into);
+    let rollout = fields.get("rollout");
+    rule.rollout = rollout.and_then(|node| node.parsed("`rollout`", faults));
+    let on_missing_key = fields.one_of("on_missing_key", &OnMissingKey::NAMES, faults);
+    rule.on_missing_key = on_missing_key.unwrap_or_default();
+    let algorithm = match fields.get("algorithm") {
+        Some(node) => node.one_of("`algorithm`", &Algorithm::NAMES, faults),
+        None => Some(Algorithm::TokenBucket),
+    };
+    let shape_at = fields
+        .get("shape")
+        .map_or(node.position, |node| node.position);
+    let style = BandStyle {
+        // A leaky bucket can have all fields.
+        algorithm: algorithm.unwrap_or(Algorithm::LeakyBucket),
+        is_known: algorithm.is_some(),
+        shape: fields.boolean("shape", false, faults),
+        shape_at,
+        hold: read_hold(fields.get("hold"), algorithm, faults),
+    };
+    let bands = fields.get("bands");
+    rule.bands = bands.map_or(Vec::new(), |node| bands::read(node, &style, faults));
+    let cost = fields.get("cost");
+    let cost = cost.and_then(|node| request::read_cost(node, faults));
+    rule.cost = cost.unwrap_or_default();
+    rule.clamp = fields.boolean("clamp", false, faults);
+    let waits = fields.one_of("on_exceed", &[("reject", false), ("wait", true)], faults);
+    let max_wait = fields.get("max_wait");
+    let max_wait = max_wait.and_then(|node| values::duration(node, "`max_wait`", faults));
+    rule.max_wait = (waits == Some(true)).then(|| max_wait.unwrap_or(DEFAULT_MAX_WAIT));
+    rule.lease = fields
+        .get("lease")
+        .and_then(|node| read_lease(node, faults));
+    if let Some(node) = fields.get("overrides") {
+        let nodes = node.list("`overrides`", faults).iter();
+        rule.overrides = nodes
+            .map(|node| read_override(node, &style, faults))
+            .collect();
+    }
+    let charges = [("when_allowed", false), ("always", true)];
+    rule.charge_always = fields.one_of("charge", &charges, faults).unwrap_or(false);
+    rule.reset_on_change = fields.boolean("reset_on_change", false, faults);
+    rule
+}
 
-    /// Returns how long slots are held at most.
-    fn hold(&mut self, node: Option<&Node>, algorithm: Option<Algorithm>) -> Duration {
-        let default = DEFAULT_HOLD.as_duration();
-        let Some(node) = node else { return default };
-        if algorithm.is_some_and(|algorithm| algorithm != Algorithm::Concurrency) {
-            let message = "`hold` is only for `algorithm: concurrency`; to hold a rate, send \
-                           `hold` with the check";
-            self.faults.add(node.position, message);
-            return default;
+/// Reads what the rule does, and the status that it denies with.
+fn read_action(fields: &Fields<'_>, faults: &mut Faults) -> Option<RuleAction> {
+    let given = match fields.get("action") {
+        Some(node) => node.one_of("`action`", &RuleAction::NAMES, faults)?,
+        None => RuleAction::Limit,
+    };
+    let Some(node) = fields.get("status") else {
+        return Some(given);
+    };
+    let (least, most) = RuleAction::STATUSES.into_inner();
+    let status = node.whole("`status`", least.into(), most.into(), faults);
+    let status = status.and_then(|status| u16::try_from(status).ok());
+    if let RuleAction::Deny { status: default } = given {
+        let status = status.unwrap_or(default);
+        return Some(RuleAction::Deny { status });
+    }
+    faults.add(node.position, "`status` is only for `action: deny`");
+    Some(given)
+}
+
+/// Reads the attributes of a rule.
+fn read_attributes(node: Option<&Node>, faults: &mut Faults) -> Pairs {
+    let mut texts = Vec::new();
+    let pairs = node.map(|node| node.map("`attributes`", faults));
+    for (name, _, value) in pairs.unwrap_or_default() {
+        if let Some(value) = value.text(&format!("`{name}`"), faults) {
+            texts.push((name.into(), value.into()));
         }
-        values::hold(node, self.faults).unwrap_or(default)
     }
+    texts
+}
 
-    /// Reads a lease, which has a share and a span.
-    fn lease(&mut self, node: &Node) -> Option<Lease> {
-        let [share, span] = node.fields("`lease`", ["share", "for"], self.faults);
-        for (field, value) in [("share", share), ("for", span)] {
-            if value.is_none() && node.is_map() {
-                self.faults
-                    .add(node.position, format!("`lease` needs a `{field}`"));
-            }
+/// Returns how long slots are held at most.
+fn read_hold(node: Option<&Node>, algorithm: Option<Algorithm>, faults: &mut Faults) -> Duration {
+    let default = DEFAULT_HOLD.as_duration();
+    let Some(node) = node else { return default };
+    if algorithm.is_some_and(|algorithm| algorithm != Algorithm::Concurrency) {
+        let message = "`hold` is only for `algorithm: concurrency`; to hold a rate, send \
+                       `hold` with the check";
+        faults.add(node.position, message);
+        return default;
+    }
+    values::hold(node, faults).unwrap_or(default)
+}
+
+/// Reads a lease, which has a share and a span.
+fn read_lease(node: &Node, faults: &mut Faults) -> Option<Lease> {
+    let [share, span] = node.fields("`lease`", ["share", "for"], faults);
+    for (field, value) in [("share", share), ("for", span)] {
+        if value.is_none() && node.is_map() {
+            faults.add(node.position, format!("`lease` needs a `{field}`"));
         }
-        let share = share.and_then(|node| self.lease_share(node));
-        let span = span.and_then(|node| self.lease_span(node));
-        Some(Lease::new(share?, span?))
     }
-
-    fn lease_share(&mut self, node: &Node) -> Option<Percent> {
+    let mut part = |node: &Node, is_valid: bool, expected: fn(&str) -> String| {
+        if !is_valid {
+            let given = node.as_text().unwrap_or(node.kind());
+            faults.add(node.position, expected(given));
+        }
+    };
+    let share = share.and_then(|node| {
         let share = node.as_text().and_then(|text| text.parse().ok());
         let share = share.filter(|share| lease::is_share(*share));
-        if share.is_none() {
-            let given = node.as_text().unwrap_or(node.kind());
-            self.faults.add(node.position, lease::expected_share(given));
-        }
+        part(node, share.is_some(), lease::expected_share);
         share
-    }
-
-    fn lease_span(&mut self, node: &Node) -> Option<Duration> {
+    });
+    let span = span.and_then(|node| {
         let span = node.as_text().and_then(values::parse_duration);
         let span = span.filter(|span| lease::is_span(*span));
-        if span.is_none() {
-            let given = node.as_text().unwrap_or(node.kind());
-            self.faults.add(node.position, lease::expected_span(given));
-        }
+        part(node, span.is_some(), lease::expected_span);
         span
-    }
+    });
+    Some(Lease::new(share?, span?))
+}
 
-    fn override_of(&mut self, node: &Node, style: &BandStyle) -> Override {
-        let names = ["identity", "bands", "until"];
-        let [identity, bands, until] = node.fields("an override", names, self.faults);
-        if identity.is_none() && node.is_map() {
-            self.faults
-                .add(node.position, "an override needs an `identity`");
+fn read_override(node: &Node, style: &BandStyle, faults: &mut Faults) -> Override {
+    let names = ["identity", "bands", "until"];
+    let [identity, bands, until] = node.fields("an override", names, faults);
+    if identity.is_none() && node.is_map() {
+        faults.add(node.position, "an override needs an `identity`");
+    }
+    Override {
+        identity: identity.and_then(|node| read_identity(node, faults)),
+        bands: bands.map_or(Vec::new(), |node| bands::read(node, style, faults)),
+        until: until.and_then(|node| read_instant(node, faults)),
+    }
+}
+
+fn read_identity(node: &Node, faults: &mut Faults) -> Option<Vec<Box<str>>> {
+    let values: Option<Vec<_>> = match &node.value {
+        Value::List(_) => {
+            let nodes = node.list("`identity`", faults).iter();
+            let texts = nodes.map(|node| node.text("a value of `identity`", faults));
+            texts.map(|text| text.map(Into::into)).collect()
         }
-        Override {
-            identity: identity.and_then(|node| self.identity(node)),
-            bands: bands.map_or(Vec::new(), |node| self.bands(node, style)),
-            until: until.and_then(|node| self.instant(node)),
-        }
-    }
+        _ => node
+            .text("`identity`", faults)
+            .map(|value| vec![value.into()]),
+    };
+    // An empty list has been reported.
+    values.filter(|values| !values.is_empty())
+}
 
-    /// Reads when an override ends.
-    fn instant(&mut self, node: &Node) -> Option<Timestamp> {
-        let text = node.text("`until`", self.faults)?;
-        let instant = parse_rfc3339(text);
-        if instant.is_none() {
-            self.faults.add(
-                node.position,
-                format!(
-                    "`until` must be a time from 1970 on as RFC 3339 writes it, such as \
-                     2027-01-01T00:00:00Z, not {text}"
-                ),
-            );
-        }
-        instant
+/// Reads when an override ends.
+fn read_instant(node: &Node, faults: &mut Faults) -> Option<Timestamp> {
+    let text = node.text("`until`", faults)?;
+    let instant = parse_rfc3339(text);
+    if instant.is_none() {
+        let message = format!(
+            "`until` must be a time from 1970 on as RFC 3339 writes it, such as \
+             2027-01-01T00:00:00Z, not {text}"
+        );
+        faults.add(node.position, message);
     }
-
-    fn rollout(&mut self, node: &Node) -> Option<Rollout> {
-        let share = node
-            .text("`rollout`", self.faults)?
-            .parse::<Rollout>()
-            .map_err(|error| self.faults.add(node.position, error.to_string()));
-        share.ok()
-    }
-
-    fn boolean(&mut self, node: Option<&Node>, what: &str, default: bool) -> bool {
-        node.and_then(|node| node.boolean(what, self.faults))
-            .unwrap_or(default)
-    }
+    instant
 }
