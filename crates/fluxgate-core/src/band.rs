@@ -61,6 +61,14 @@ impl Band {
         }
     }
 
+    /// Returns the band with another limit, and without a lease.
+    pub(crate) fn with_limit(&self, limit: Limit) -> Self {
+        Self {
+            charges_always: self.charges_always,
+            ..Self::new(&*self.id, limit)
+        }
+    }
+
     /// Returns whether its units are charged even if the request is denied.
     #[inline]
     pub fn charges_always(&self) -> bool {

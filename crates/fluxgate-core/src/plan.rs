@@ -181,7 +181,7 @@ impl Plan {
         self.applied.push(AppliedRule {
             rule: index as u32,
             bands: rule.bands_for(&self.bytes[identity_start..], now),
-            cost: cost.unwrap_or_else(|| rule.cost().cost_of(&RequestContext::default())),
+            cost: cost.unwrap_or_else(|| rule.cost.cost_of(&RequestContext::default())),
             group: match rule.mode_for(&self.bytes[identity_start..]) {
                 RuleMode::Enforce => Group::ENFORCED,
                 RuleMode::Shadow => Group::shadow(0),
@@ -240,7 +240,7 @@ impl Plan {
         if let Some((id, span)) = self.hold {
             let attributes = self.applied.iter().flat_map(|applied| {
                 let rule = &set.rules()[applied.rule as usize];
-                iter::repeat_n(rule.cost().attribute(), applied.bands.len())
+                iter::repeat_n(rule.cost.attribute(), applied.bands.len())
             });
             checks.set_hold(HoldRequest::new(id, span, attributes));
         }
@@ -357,7 +357,7 @@ impl Plan {
         now: StoreTime<'_>,
     ) {
         let rule = &set.rules()[index as usize];
-        if rule.group().is_some_and(|own| groups.contains(&own)) {
+        if rule.group.is_some_and(|own| groups.contains(&own)) {
             return;
         }
         if is_excepted(rule, context) {
@@ -390,7 +390,7 @@ impl Plan {
             }
             _ => rule.bands_for(&bytes[identity_start..], now),
         };
-        groups.extend(rule.group());
+        groups.extend(rule.group);
         if context.is_provisional && !is_returnable(rule) {
             bytes.truncate(start);
             return;
@@ -407,7 +407,7 @@ impl Plan {
             cost: if charges_always && context.is_decided_again {
                 0
             } else {
-                rule.cost().cost_of(context)
+                rule.cost.cost_of(context)
             },
             group,
             subject: start..bytes.len(),
@@ -436,7 +436,7 @@ fn action_of(set: &RuleSet, context: &RequestContext<'_>, matches: &Matches) -> 
 /// Returns whether a rule excepts the path of a request, which the matcher does not test.
 #[inline]
 fn is_excepted(rule: &ActiveRule, context: &RequestContext<'_>) -> bool {
-    let not_paths = &rule.conditions().not_paths;
+    let not_paths = &rule.conditions.not_paths;
     let is_excepted = |path: &RequestPath<'_>| not_paths.contains_both(path);
     context.request_path().is_some_and(is_excepted)
 }
@@ -461,7 +461,7 @@ fn encode_identity(
     let on_missing = if context.whole_keys {
         OnMissingKey::Skip
     } else {
-        rule.on_missing_key()
+        rule.on_missing_key
     };
     key::encode_identity(rule.key(), on_missing, context, set.ipv6_prefix(), out)
 }

@@ -58,9 +58,9 @@ impl Charge {
         if rule.takes_slots() || rule.charges_always() {
             return;
         }
-        let units = rule.cost().cost_of(context);
+        let units = rule.cost.cost_of(context);
         let mut subject = SubjectBytes::from(rule.subject().bytes);
-        let (parts, on_missing) = (rule.key(), rule.on_missing_key());
+        let (parts, on_missing) = (rule.key(), rule.on_missing_key);
         let prefix = self.set.ipv6_prefix();
         let built = key::encode_identity(parts, on_missing, context, prefix, &mut subject);
         if built == Identity::Known && !bands.is_empty() && units > 0 {

@@ -20,7 +20,7 @@ pub struct Explanation {
 }
 
 /// How a rule contributes to a decision.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RuleExplanation {
     /// The rule's id.
@@ -128,17 +128,7 @@ pub(super) fn explain_rules(
     rules.extend(set.disabled().map(|rule| RuleExplanation {
         rule: rule.into(),
         failed: Some("enabled".into()),
-        list: None,
-        action: RuleAction::default(),
-        identity: None,
-        missing: Vec::new(),
-        on_missing_key: OnMissingKey::default(),
-        applies: false,
-        mode: RuleMode::default(),
-        group: None,
-        rollout: None,
-        lease: None,
-        bands: Vec::new(),
+        ..RuleExplanation::default()
     }));
     rules
 }
@@ -150,9 +140,7 @@ fn explain_rule(
     context: &RequestContext<'_>,
 ) -> RuleExplanation {
     let encoded = Plan::identity_of(set, rule, context);
-    let failed = set
-        .matcher(context)
-        .first_failed(rule.conditions(), context);
+    let failed = set.matcher(context).first_failed(&rule.conditions, context);
     let list = failed.as_ref().and_then(|failed| failed.list);
     let failed = failed.map(|failed| failed.field);
     let missing = match failed {
@@ -163,11 +151,11 @@ fn explain_rule(
     let failed = failed.or(is_skipped.then(|| "key".into()));
     let counts = failed.is_none() && !rule.action().decides();
     let identity = encoded.flatten().filter(|_| counts);
-    let group = rule.group().map(|group| GroupPlace {
+    let group = rule.group.map(|group| GroupPlace {
         name: set.group_name(group).into(),
         place: {
             let earlier = set.rules()[..=index].iter();
-            earlier.filter(|it| it.group() == Some(group)).count()
+            earlier.filter(|it| it.group == Some(group)).count()
         },
         instead: None,
     });
@@ -179,7 +167,7 @@ fn explain_rule(
         mode: rule.mode_for(identity.as_deref().unwrap_or_default()),
         identity: identity.map(|identity| describe_identity(&identity)),
         missing,
-        on_missing_key: rule.on_missing_key(),
+        on_missing_key: rule.on_missing_key,
         applies: false,
         group,
         rollout: rule.rollout(),
@@ -191,7 +179,7 @@ fn explain_rule(
 /// Names the rule that applies in place of others of its group.
 fn name_substitutes(set: &RuleSet, rules: &mut [RuleExplanation]) {
     for index in 0..rules.len() {
-        let group = set.rules()[index].group();
+        let group = set.rules()[index].group;
         let explained = &rules[index];
         if explained.applies || explained.failed.is_some() || group.is_none() {
             continue;
@@ -199,7 +187,7 @@ fn name_substitutes(set: &RuleSet, rules: &mut [RuleExplanation]) {
         let mut active = set.rules().iter().zip(&*rules);
         let instead = active
             .find(|(rule, other)| {
-                rule.group() == group && other.applies && other.mode == explained.mode
+                rule.group == group && other.applies && other.mode == explained.mode
             })
             .map(|(rule, _)| rule.id().to_owned());
         if let Some(place) = &mut rules[index].group {

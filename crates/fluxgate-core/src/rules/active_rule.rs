@@ -35,14 +35,14 @@ pub struct ActiveRule {
     pub(super) mode: RuleMode,
     pub(super) action: RuleAction,
     pub(super) priority: i32,
-    pub(super) conditions: Conditions,
+    pub(crate) conditions: Conditions,
     pub(super) key: Vec<KeyPart>,
     /// The number of its group in its set.
-    pub(super) group: Option<u32>,
+    pub(crate) group: Option<u32>,
     /// The share of identities that it is enforced for, and its id with its set.
     pub(super) rollout: Option<(Rollout, Box<[u8]>)>,
-    pub(super) on_missing_key: OnMissingKey,
-    pub(super) cost: Cost,
+    pub(crate) on_missing_key: OnMissingKey,
+    pub(crate) cost: Cost,
     pub(super) clamp: bool,
     /// How long a request that it denies may wait; `None` if it may not.
     pub(super) max_wait: Option<Micros>,
@@ -193,12 +193,7 @@ impl ActiveRule {
     /// Replaces the limits of its bands, including those of its overrides.
     pub(super) fn set_limits(&mut self, limits: Vec<Limit>) {
         for (band, limit) in self.bands.iter_mut().zip(limits) {
-            let changed = Band::new(band.id(), limit);
-            *band = if band.charges_always() {
-                changed.charging_always()
-            } else {
-                changed
-            };
+            *band = band.with_limit(limit);
         }
         self.lease_bands();
     }
@@ -222,15 +217,6 @@ impl ActiveRule {
         }
     }
 
-    pub(crate) fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-
-    /// Returns the number of its group in its set, if it has one.
-    pub(crate) fn group(&self) -> Option<u32> {
-        self.group
-    }
-
     /// Returns the share of identities that it is enforced for, if not for all.
     pub fn rollout(&self) -> Option<Rollout> {
         self.rollout.as_ref().map(|(share, _)| *share)
@@ -251,14 +237,6 @@ impl ActiveRule {
             }
             _ => self.mode,
         }
-    }
-
-    pub(crate) fn on_missing_key(&self) -> OnMissingKey {
-        self.on_missing_key
-    }
-
-    pub(crate) fn cost(&self) -> &Cost {
-        &self.cost
     }
 
     /// Returns the start of every subject of this rule.

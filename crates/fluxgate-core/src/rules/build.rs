@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::active_rule::ActiveRule;
 use super::cost::Cost;
-use super::fault::{FaultCollector, InvalidRules, Step};
+use super::fault::{FaultCollector, InvalidRules};
 use super::lists::List;
 use super::names::{MAX_NAME, is_set_name};
 use super::rule::{OnError, Rule};
@@ -114,16 +114,13 @@ impl RuleSetBuilder {
     pub fn build(self) -> Result<RuleSet, InvalidRules> {
         let mut faults = FaultCollector::new(&self.name);
         if self.rules.is_empty() {
-            let message = format!("rule set `{}` has no `rules`", self.name);
-            faults.field("rules", |faults| faults.add(message));
+            faults.add_in("rules", format!("rule set `{}` has no `rules`", self.name));
         }
         if !(1..=128).contains(&self.ipv6_prefix) {
             let given = self.ipv6_prefix;
-            faults.field("ipv6_prefix", |faults| {
-                faults.add(format!(
-                    "`ipv6_prefix` must be a whole number from 1 to 128, not {given}"
-                ));
-            });
+            let message =
+                format!("`ipv6_prefix` must be a whole number from 1 to 128, not {given}");
+            faults.add_in("ipv6_prefix", message);
         }
         if !is_set_name(&self.name) {
             faults.add(format!(
@@ -146,19 +143,22 @@ impl RuleSetBuilder {
         let mut enabled = Vec::new();
         let groups = group_names(&self.rules);
         for (index, rule) in self.rules.iter().enumerate() {
-            let checked = faults.field("rules", |faults| {
-                faults.at(Step::Index(index), |faults| {
-                    let set = &self.name;
-                    if let Some(id) = &rule.id
-                        && !ids.insert(&**id)
-                    {
-                        let message = format!("rule set `{set}` already has a rule `{id}`");
-                        faults.field("id", |faults| faults.add(message));
-                    }
-                    let number = self.first_number.map(|first| first + index);
-                    RuleChecker::new(set, rule, self.ipv6_prefix, &groups, faults)
-                        .check(&mut lists, number)
-                })
+            let checked = faults.item("rules", index, |faults| {
+                let set = &self.name;
+                if let Some(id) = &rule.id
+                    && !ids.insert(&**id)
+                {
+                    let message = format!("rule set `{set}` already has a rule `{id}`");
+                    faults.add_in("id", message);
+                }
+                let checker = RuleChecker {
+                    set,
+                    rule,
+                    ipv6_prefix: self.ipv6_prefix,
+                    groups: &groups,
+                    faults,
+                };
+                checker.check(&mut lists, self.first_number.map(|first| first + index))
             });
             enabled.extend(checked.filter(|_| rule.enabled));
         }
@@ -169,18 +169,20 @@ impl RuleSetBuilder {
     fn into_set(self, mut rules: Vec<ActiveRule>, lists: ListIndex) -> RuleSet {
         // Stable: rules of one priority stay in the order of the set.
         rules.sort_by_key(|rule| rule.priority);
-        let groups = group_names(&self.rules)
-            .into_iter()
-            .map(Into::into)
-            .collect();
+        let groups = group_names(&self.rules).into_iter();
+        let groups = groups.map(Into::into).collect();
+        let conditions = || rules.iter().map(|rule| &rule.conditions);
         RuleSet {
             name: self.name,
             on_error: self.on_error,
-            header_names: header_names(&rules),
-            checked_header_names: checked_header_names(&rules),
+            header_names: header_names(&rules, conditions().flat_map(Conditions::headers)),
+            checked_header_names: header_names(
+                &rules,
+                conditions().flat_map(Conditions::compared_headers),
+            ),
             delays: rules.iter().any(ActiveRule::delays),
             has_actions: rules.iter().any(|rule| rule.action.decides()),
-            matcher: Matcher::new(rules.iter().map(|rule| &rule.conditions), Arc::new(lists)),
+            matcher: Matcher::new(conditions(), Arc::new(lists)),
             lower_matcher: OnceLock::new(),
             rules,
             groups,
@@ -200,42 +202,20 @@ fn group_names(rules: &[Rule]) -> Vec<&str> {
     names.into_iter().collect()
 }
 
-/// Returns the headers that any rule uses, each once.
-fn header_names(rules: &[ActiveRule]) -> Box<[Box<str>]> {
-    let matched = rules.iter().flat_map(|rule| rule.conditions.headers());
-    let names: BTreeSet<_> = matched
-        .chain(key_headers(rules))
-        .chain(cost_headers(rules))
-        .cloned()
-        .collect();
-    names.into_iter().collect()
-}
-
-/// Returns the headers whose values any rule uses, each once.
-fn checked_header_names(rules: &[ActiveRule]) -> Box<[Box<str>]> {
-    let conditions = rules.iter().map(|rule| &rule.conditions);
-    let matched = conditions.flat_map(Conditions::compared_headers);
-    let names: BTreeSet<_> = matched
-        .chain(key_headers(rules))
-        .chain(cost_headers(rules))
-        .cloned()
-        .collect();
-    names.into_iter().collect()
-}
-
-/// Returns the headers that costs come from.
-fn cost_headers(rules: &[ActiveRule]) -> impl Iterator<Item = &Box<str>> {
-    rules.iter().filter_map(|rule| match rule.cost() {
-        Cost::Header(name) => Some(name),
-        _ => None,
-    })
-}
-
-/// Returns the headers that are part of a rule's key.
-fn key_headers(rules: &[ActiveRule]) -> impl Iterator<Item = &Box<str>> {
-    let parts = rules.iter().flat_map(ActiveRule::key);
-    parts.filter_map(|part| match part {
+/// Returns the headers that conditions, keys and costs use, each once.
+fn header_names<'r>(
+    rules: &'r [ActiveRule],
+    matched: impl Iterator<Item = &'r Box<str>>,
+) -> Box<[Box<str>]> {
+    let in_keys = rules.iter().flat_map(ActiveRule::key);
+    let in_keys = in_keys.filter_map(|part| match part {
         KeyPart::Header(name) => Some(name),
         _ => None,
-    })
+    });
+    let of_costs = rules.iter().filter_map(|rule| match &rule.cost {
+        Cost::Header(name) => Some(name),
+        _ => None,
+    });
+    let names: BTreeSet<_> = matched.chain(in_keys).chain(of_costs).cloned().collect();
+    names.into_iter().collect()
 }

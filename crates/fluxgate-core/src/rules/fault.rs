@@ -99,6 +99,29 @@ impl<'s> FaultCollector<'s> {
         self.path.truncate(self.path.len() - steps);
     }
 
+    /// Runs `check` at an item of a list.
+    pub(super) fn item<T>(
+        &mut self,
+        list: &'static str,
+        index: usize,
+        check: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.field(list, |faults| faults.at(Step::Index(index), check))
+    }
+
+    /// Adds a fault of a field.
+    pub(super) fn add_in(&mut self, field: &'static str, message: impl Into<String>) {
+        self.add_at([Step::Field(field)], message);
+    }
+
+    /// Adds a fault some steps further down.
+    pub(super) fn add_at<const N: usize>(&mut self, steps: [Step; N], message: impl Into<String>) {
+        let length = self.path.len();
+        self.path.extend(steps);
+        self.add(message);
+        self.path.truncate(length);
+    }
+
     /// Adds a fault of the current field.
     pub(super) fn add(&mut self, message: impl Into<String>) {
         self.faults.push(RuleFault {

@@ -248,7 +248,7 @@ impl RuleSet {
         context: &RequestContext<'_>,
     ) -> Option<key::SubjectBytes> {
         let mut identity = key::SubjectBytes::new();
-        let (parts, on_missing) = (rule.key(), rule.on_missing_key());
+        let (parts, on_missing) = (rule.key(), rule.on_missing_key);
         let built =
             key::encode_identity(parts, on_missing, context, self.ipv6_prefix, &mut identity);
         (built == key::Identity::Known).then_some(identity)
@@ -285,7 +285,7 @@ impl RuleSet {
 
     /// Returns the group of an enabled rule, if it is in one.
     pub fn group_of(&self, rule: &ActiveRule) -> Option<&str> {
-        rule.group().map(|group| self.group_name(group))
+        rule.group.map(|group| self.group_name(group))
     }
 
     /// Returns the name of a group.

@@ -1,12 +1,9 @@
 //! Warnings about rules that are valid, but probably not intended.
 
 mod bands;
-mod costs;
 mod coverage;
-mod leases;
-mod lists;
-mod methods;
 mod requests;
+mod settings;
 
 use std::fmt;
 
@@ -63,22 +60,21 @@ impl RuleSet {
     pub fn warnings(&self) -> Vec<RuleWarning> {
         let groups = Groups::of(self);
         let max_others = MAX_PAIRS / self.band_count().max(1);
-        let unused = lists::unused(self).into_iter();
+        let unused = settings::unused_lists(self).into_iter();
         let mut all: Vec<_> = unused.map(RuleWarning).collect();
         all.extend(self.collect_warnings(|index, rule, warnings| {
             if rule.rollout.is_some() && rule.mode == RuleMode::Shadow {
-                warnings.field("rollout", |warnings| {
-                    warnings.add("`rollout` has no effect on a rule with `mode: shadow`");
-                });
+                let message = "`rollout` has no effect on a rule with `mode: shadow`";
+                warnings.add_in("rollout", message);
             }
-            methods::warn(&rule.methods, warnings);
-            costs::warn(rule, warnings);
-            leases::warn(rule, warnings);
+            settings::warn_of_methods(&rule.methods, warnings);
+            settings::warn_of_costs(rule, warnings);
+            settings::warn_of_lease(rule, warnings);
             bands::warn(&rule.bands, max_others, warnings);
             for (index, own) in rule.overrides.iter().enumerate() {
-                warnings.enter([Step::Field("overrides"), Step::Index(index)]);
-                bands::warn(&own.bands, max_others, warnings);
-                warnings.leave(2);
+                warnings.item("overrides", index, |warnings| {
+                    bands::warn(&own.bands, max_others, warnings);
+                });
             }
             if let Some(earlier) = groups.shadowing(index, KeyPresence::Unknown) {
                 warnings.add(never_applies(rule, earlier, ""));
@@ -96,13 +92,12 @@ impl RuleSet {
                 if band.algorithm() != Algorithm::SlidingLog || capacity <= max_log_events {
                     continue;
                 }
-                warnings.enter([Step::Field("bands"), Step::Index(index)]);
-                warnings.add(format!(
+                let message = format!(
                     "a log of band `{}` may have {capacity} events, but the store holds at most \
                      {max_log_events} of all logs together",
                     band.id()
-                ));
-                warnings.leave(2);
+                );
+                warnings.add_at([Step::Field("bands"), Step::Index(index)], message);
             }
         })
     }
@@ -125,9 +120,7 @@ impl RuleSet {
         let mut warnings = FaultCollector::new(&self.name);
         for (index, rule) in self.written.iter().enumerate() {
             if rule.enabled {
-                warnings.enter([Step::Field("rules"), Step::Index(index)]);
-                warn(index, rule, &mut warnings);
-                warnings.leave(2);
+                warnings.item("rules", index, |warnings| warn(index, rule, warnings));
             }
         }
         let warnings = warnings.into_faults().into_iter();

@@ -62,9 +62,7 @@ fn parse_all<T, E: ToString>(
     for (index, text) in texts.iter().enumerate() {
         match parse(text) {
             Ok(value) => parsed.push(value),
-            Err(error) => faults.field(field, |faults| {
-                faults.at(Step::Index(index), |faults| faults.add(error.to_string()));
-            }),
+            Err(error) => faults.item(field, index, |faults| faults.add(error.to_string())),
         }
     }
     parsed
@@ -156,7 +154,7 @@ fn condition(
     faults: &mut FaultCollector<'_>,
 ) -> Option<(Field, ValueCondition)> {
     // `not` is the field around values that must not occur.
-    let mut stored = |field: Field, values: &[Box<str>], around: Option<Step>| {
+    let mut stored = |field: Field, values: &[Box<str>], around: Option<&'static str>| {
         if values.is_empty() {
             faults.add(format!("{what} must not be an empty list"));
         }
@@ -169,17 +167,10 @@ fn condition(
         for (index, value) in values.iter().enumerate() {
             match stored_value(&field, value) {
                 Ok(value) => all.push(value),
-                Err(message) => {
-                    let steps: Vec<_> = around
-                        .clone()
-                        .into_iter()
-                        .chain([Step::Index(index)])
-                        .collect();
-                    let count = steps.len();
-                    faults.enter(steps);
-                    faults.add(message);
-                    faults.leave(count);
-                }
+                Err(message) => match around {
+                    Some(field) => faults.item(field, index, |faults| faults.add(message)),
+                    None => faults.at(Step::Index(index), |faults| faults.add(message)),
+                },
             }
         }
         (field, sorted(all))
@@ -190,7 +181,7 @@ fn condition(
             (field, ValueCondition::OneOf(values))
         }
         Values::NoneOf(values) => {
-            let (field, values) = stored(field, values, Some(Step::Field("not")));
+            let (field, values) = stored(field, values, Some("not"));
             (field, ValueCondition::NoneOf(values))
         }
         Values::Present(present) => (field, ValueCondition::Present(*present)),

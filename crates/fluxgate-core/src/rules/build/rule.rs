@@ -21,31 +21,15 @@ use crate::time::Micros;
 
 /// Checks one rule of a set.
 pub(super) struct RuleChecker<'a, 'f, 's> {
-    set: &'a str,
-    rule: &'a Rule,
-    ipv6_prefix: u8,
+    pub(super) set: &'a str,
+    pub(super) rule: &'a Rule,
+    pub(super) ipv6_prefix: u8,
     /// The groups of the set, sorted.
-    groups: &'a [&'a str],
-    faults: &'f mut FaultCollector<'s>,
+    pub(super) groups: &'a [&'a str],
+    pub(super) faults: &'f mut FaultCollector<'s>,
 }
 
-impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
-    pub(super) fn new(
-        set: &'a str,
-        rule: &'a Rule,
-        ipv6_prefix: u8,
-        groups: &'a [&'a str],
-        faults: &'f mut FaultCollector<'s>,
-    ) -> Self {
-        Self {
-            set,
-            rule,
-            ipv6_prefix,
-            groups,
-            faults,
-        }
-    }
-
+impl RuleChecker<'_, '_, '_> {
     /// Returns the rule, or `None` if it has faults. Without a `number`, it has that of the
     /// process.
     pub(super) fn check(
@@ -122,9 +106,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
     fn id(&mut self) {
         let Some(id) = &self.rule.id else { return };
         if !is_rule_id(id) {
-            self.faults.field("id", |faults| {
-                faults.add(format!("`{id}` is not a rule id; allowed is [a-z0-9][a-z0-9_-]* up to {MAX_NAME} characters"));
-            });
+            self.faults.add_in("id", format!("`{id}` is not a rule id; allowed is [a-z0-9][a-z0-9_-]* up to {MAX_NAME} characters"));
         }
     }
 
@@ -135,7 +117,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             && !RuleAction::STATUSES.contains(&status)
         {
             let message = format!("`status` must be a whole number from 400 to 499, not {status}");
-            self.faults.field("status", |faults| faults.add(message));
+            self.faults.add_in("status", message);
         }
         if !rule.action.decides() {
             return;
@@ -157,8 +139,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         ];
         for (field, is_given) in misplaced_fields {
             if is_given {
-                let message = misplaced(field, rule.action);
-                self.faults.field(field, |faults| faults.add(message));
+                self.faults.add_in(field, misplaced(field, rule.action));
             }
         }
     }
@@ -169,7 +150,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         if !is_set_name(group) {
             let message =
                 format!("`group` must have 1 to {MAX_NAME} bytes and no control character");
-            self.faults.field("group", |faults| faults.add(message));
+            self.faults.add_in("group", message);
         }
         let number = self.groups.binary_search(&group).ok()?;
         Some(number as u32)
@@ -192,13 +173,13 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             return;
         };
         let message = format!("`charge: always` cannot be combined with `{other}`; remove one");
-        self.faults.field("charge", |faults| faults.add(message));
+        self.faults.add_in("charge", message);
     }
 
     fn rollout(&mut self) {
         if self.rule.rollout.is_some() && self.rule.key == Key::Global {
             let message = "a global rule has no identities that `rollout` could choose from";
-            self.faults.field("rollout", |faults| faults.add(message));
+            self.faults.add_in("rollout", message);
         }
     }
 
@@ -207,8 +188,8 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         let parts = match &self.rule.key {
             Key::Missing if self.rule.action.decides() => return Some(Vec::new()),
             Key::Missing => {
-                let message = "a rule needs a `scope` or a `key`";
-                self.faults.field("scope", |faults| faults.add(message));
+                self.faults
+                    .add_in("scope", "a rule needs a `scope` or a `key`");
                 return None;
             }
             Key::Faulty => return None,
@@ -263,7 +244,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         );
         if self.rule.clamp && !has_completion {
             let message = "`clamp` needs a cost of llm:total_tokens or llm:completion_tokens";
-            self.faults.field("clamp", |faults| faults.add(message));
+            self.faults.add_in("clamp", message);
         }
     }
 
@@ -273,20 +254,19 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         let overrides = self.rule.overrides.iter().flat_map(|given| &given.bands);
         let mut bands = self.rule.bands.iter().chain(overrides);
         if bands.any(|band| band.limit().rate().shape()) {
-            let message = LimitError::ShapeAndWait.to_string();
-            self.faults.field("shape", |faults| faults.add(message));
+            self.faults
+                .add_in("shape", LimitError::ShapeAndWait.to_string());
             return None;
         }
         if { self.rule.bands.iter() }.any(|band| band.algorithm() == Algorithm::Concurrency) {
-            let message = LimitError::WaitForSlots.to_string();
-            self.faults.field("on_exceed", |faults| faults.add(message));
+            self.faults
+                .add_in("on_exceed", LimitError::WaitForSlots.to_string());
             return None;
         }
         match check_span(LimitField::MaxWait, saturating_micros(max_wait)) {
             Ok(()) => Some(max_wait),
             Err(error) => {
-                let message = error.to_string();
-                self.faults.field("max_wait", |faults| faults.add(message));
+                self.faults.add_in("max_wait", error.to_string());
                 None
             }
         }
@@ -299,11 +279,11 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         self.faults.field("lease", |faults| {
             if !lease::is_share(lease.share()) {
                 let message = lease::expected_share(&lease.share().to_string());
-                faults.field("share", |faults| faults.add(message));
+                faults.add_in("share", message);
             }
             if !lease::is_span(lease.span()) {
                 let message = lease::expected_span(&format!("{:?}", lease.span()));
-                faults.field("for", |faults| faults.add(message));
+                faults.add_in("for", message);
             }
         });
         let is_exact = self.rule.mode == RuleMode::Shadow || self.rule.max_wait.is_some();
@@ -322,17 +302,13 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             for (index, band) in bands.iter().enumerate() {
                 faults.at(Step::Index(index), |faults| {
                     faults.field("id", |faults| band_id(band.id(), &mut ids, faults));
-                    let limit = band.limit();
-                    if rule
-                        .bands
-                        .first()
-                        .is_some_and(|first| !same_style(first, band))
-                    {
+                    let mut first = rule.bands.iter().take(1);
+                    if !first.all(|first| same_style(first, band)) {
                         faults.add("all bands of a rule must use the same algorithm");
                     }
                     // Its other numbers are those of a limit.
-                    let limit = limit.waiting(max_wait).unwrap_or(*limit);
-                    let band = Band::new(band.id(), limit);
+                    let limit = band.limit().waiting(max_wait);
+                    let band = Band::new(band.id(), limit.unwrap_or(*band.limit()));
                     checked.push(if rule.charge_always {
                         band.charging_always()
                     } else {
@@ -413,13 +389,10 @@ fn identity_of(
     }
     let values: Vec<_> = values.iter().map(|value| &**value).collect();
     let mut encoded = SubjectBytes::new();
-    match key::encode_values(key, &values, ipv6_prefix, &mut encoded) {
-        Ok(()) => Some(encoded.to_vec().into()),
-        Err(error) => {
-            faults.add(error.to_string());
-            None
-        }
-    }
+    key::encode_values(key, &values, ipv6_prefix, &mut encoded)
+        .map_err(|error| faults.add(error.to_string()))
+        .ok()?;
+    Some(encoded.to_vec().into())
 }
 
 /// Returns the pairs, whose names must differ.
@@ -427,9 +400,7 @@ fn unique(field: &'static str, pairs: &Pairs, faults: &mut FaultCollector<'_>) -
     let mut names = HashSet::new();
     for (name, _) in pairs {
         if !names.insert(name) {
-            faults.field(field, |faults| {
-                faults.add(format!("`{name}` appears twice in `{field}`"));
-            });
+            faults.add_in(field, format!("`{name}` appears twice in `{field}`"));
         }
     }
     pairs.clone()

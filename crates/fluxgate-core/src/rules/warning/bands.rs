@@ -23,13 +23,11 @@ pub(super) fn warn(bands: &[Band], max_others: usize, warnings: &mut FaultCollec
                 && (*other < index || !is_equal())
         });
         if let Some((_, stricter)) = stricter {
-            warnings.enter([Step::Field("bands"), Step::Index(index)]);
-            warnings.add(format!(
-                "band `{}` has no effect: it allows everything that band `{}` allows",
-                band.id(),
-                stricter.id()
-            ));
-            warnings.leave(2);
+            let (id, other) = (band.id(), stricter.id());
+            let message = format!(
+                "band `{id}` has no effect: it allows everything that band `{other}` allows"
+            );
+            warnings.add_at([Step::Field("bands"), Step::Index(index)], message);
         }
     }
 }

@@ -49,12 +49,10 @@ fn missing_attributes(rule: &Rule, source: &RequestSource<'_>, warnings: &mut Fa
             Values::OneOf(_) | Values::Present(true) | Values::In(_)
         );
         if is_required && is_missing(name) {
-            let path = [Step::Field("match"), Step::Field("attributes")];
-            warnings.enter(path.into_iter().chain([Step::Name(name.clone())]));
-            warnings.add(format!(
-                "rule `{id}` never matches: requests of {from} have no attribute `{name}`"
-            ));
-            warnings.leave(3);
+            let message =
+                format!("rule `{id}` never matches: requests of {from} have no attribute `{name}`");
+            let place = [Step::Field("attributes"), Step::Name(name.clone())];
+            warnings.field("match", |warnings| warnings.add_at(place, message));
         }
     }
     let Key::Parts(parts) = &rule.key else { return };
@@ -68,11 +66,9 @@ fn missing_attributes(rule: &Rule, source: &RequestSource<'_>, warnings: &mut Fa
         if let KeyPart::Attribute(name) = part
             && is_missing(name)
         {
-            warnings.enter([Step::Field("key"), Step::Index(index)]);
-            warnings.add(format!(
-                "rule `{id}` {effect}: requests of {from} have no attribute `{name}`"
-            ));
-            warnings.leave(2);
+            let message =
+                format!("rule `{id}` {effect}: requests of {from} have no attribute `{name}`");
+            warnings.add_at([Step::Field("key"), Step::Index(index)], message);
         }
     }
 }
@@ -89,13 +85,9 @@ fn excluded_paths(rule: &Rule, source: &RequestSource<'_>, warnings: &mut FaultC
     };
     let never_met = |pattern: &str| source.include.iter().all(|it| differ(pattern, it));
     if rule.paths.iter().all(|pattern| never_met(pattern)) {
-        let id = rule.id.as_deref().unwrap_or_default();
-        warnings.enter([Step::Field("match"), Step::Field("path")]);
-        warnings.add(format!(
-            "rule `{id}` never matches: {} includes none of its paths",
-            source.name
-        ));
-        warnings.leave(2);
+        let (id, from) = (rule.id.as_deref().unwrap_or_default(), source.name);
+        let message = format!("rule `{id}` never matches: {from} includes none of its paths");
+        warnings.field("match", |warnings| warnings.add_in("path", message));
     }
 }
 
