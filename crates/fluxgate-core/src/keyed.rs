@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::algorithm::{Charged, Mode, Verdict};
 use crate::band::Band;
 use crate::clock::{Clock, SystemClock};
-use crate::key::{RuleNumber, Subject};
+use crate::key::{RuleNumber, Subject, SubjectBytes};
 use crate::memory::MemoryStore;
 use crate::quota::Quota;
 use crate::reservation::Reservation;
@@ -70,14 +70,8 @@ impl<C: Clock> KeyedLimiter<C> {
         quotas: impl IntoIterator<Item = Quota>,
         store: MemoryStore<C>,
     ) -> KeyedLimiter<C> {
-        let bands = quotas.into_iter().enumerate().map(|(index, quota)| {
-            let id = format!("b{index}");
-            Band::new(id, quota)
-        });
-        KeyedLimiter(Arc::new(Inner {
-            bands: bands.collect(),
-            store,
-        }))
+        let bands = bands_of(quotas).collect();
+        KeyedLimiter(Arc::new(Inner { bands, store }))
     }
 
     /// Creates a limiter on any clock, such as a [`ManualClock`](crate::ManualClock) in tests.
@@ -97,7 +91,7 @@ impl<C: Clock> KeyedLimiter<C> {
         let Inner { bands, store } = &*self.0;
         let key = KeyBytes::of(key);
         match &**bands {
-            [band] => conclude_one(store.take(key.bytes(), band, units.into()).taken()),
+            [band] => conclude_one(store.take(&key.0, band, units.into()).taken()),
             _ => self.decide(&key, units, Mode::Take),
         }
     }
@@ -151,7 +145,7 @@ impl<C: Clock> KeyedLimiter<C> {
             .0
             .bands
             .iter()
-            .map(|band| Band::new(band.id(), band.limit().reserving(max_wait)))
+            .map(|band| band.with_limit(band.limit().reserving(max_wait)))
             .collect();
         let verdicts = self.verdicts(&key, &bands, units, Mode::Take);
         let delay = verdicts.iter().map(|verdict| verdict.delay).max();
@@ -299,65 +293,36 @@ pub(crate) fn conclude(verdicts: &[Verdict]) -> Result<Permit, Denied> {
     }
 }
 
+/// Returns a band for each quota, with its position as its id.
+pub(crate) fn bands_of(quotas: impl IntoIterator<Item = Quota>) -> impl Iterator<Item = Band> {
+    let quotas = quotas.into_iter().enumerate();
+    quotas.map(|(index, quota)| Band::new(format!("b{index}"), quota))
+}
+
 /// Everything that a key feeds to a hasher. Keys with the same bytes are the same key.
 #[derive(Debug)]
-struct KeyBytes {
-    short: [u8; 64],
-    length: usize,
-    /// All bytes, if `short` has no room for them.
-    long: Vec<u8>,
-}
+struct KeyBytes(SubjectBytes<64>);
 
 impl KeyBytes {
     #[inline]
     fn of<K: Hash + ?Sized>(key: &K) -> Self {
-        let mut bytes = Self {
-            short: [0; 64],
-            length: 0,
-            long: Vec::new(),
-        };
+        let mut bytes = Self(SubjectBytes::with_room());
         key.hash(&mut bytes);
         bytes
-    }
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        if self.long.is_empty() {
-            &self.short[..self.length]
-        } else {
-            &self.long
-        }
     }
 
     fn subject(&self) -> Subject<'_> {
         Subject {
             rule: RuleNumber::NONE,
-            bytes: self.bytes(),
+            bytes: &self.0,
         }
-    }
-
-    #[cold]
-    fn write_long(&mut self, bytes: &[u8]) {
-        if self.long.is_empty() {
-            self.long.extend_from_slice(&self.short[..self.length]);
-        }
-        self.long.extend_from_slice(bytes);
-        // There is never room for more.
-        self.length = self.short.len();
     }
 }
 
 impl Hasher for KeyBytes {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        let end = self.length + bytes.len();
-        match self.short.get_mut(self.length..end) {
-            Some(room) if self.long.is_empty() => {
-                room.copy_from_slice(bytes);
-                self.length = end;
-            }
-            _ => self.write_long(bytes),
-        }
+        self.0.extend_from_slice(bytes);
     }
 
     /// Not used: the store hashes the bytes.
@@ -387,7 +352,7 @@ mod tests {
                 key.write(&piece);
                 all.extend(piece);
             }
-            assert_eq!(key.bytes(), all);
+            assert_eq!(*key.0, all);
         }
     }
 }

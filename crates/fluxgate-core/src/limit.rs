@@ -96,17 +96,10 @@ impl Limit {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     pub const fn calendar(capacity: u64, calendar: Calendar) -> LimitBuilder {
-        let window = calendar.unit().nominal();
-        LimitBuilder {
-            algorithm: Algorithm::FixedWindow,
-            capacity,
-            window,
-            calendar: Some(calendar),
-            refill: None,
-            period: None,
-            max_wait: None,
-            shape: false,
-        }
+        let window = calendar.unit().nominal().as_duration();
+        let mut builder = Self::builder(Algorithm::FixedWindow, capacity, window);
+        builder.calendar = Some(calendar);
+        builder
     }
 
     /// Starts a limit on the slots that are held at the same time. A slot that is not

@@ -1,6 +1,6 @@
 //! The limiter: rules and a store.
 
-mod ad_hoc;
+mod builder;
 mod error;
 mod explain;
 mod fallback;
@@ -29,15 +29,14 @@ use crate::observer::{Observer, Stopwatch};
 use crate::plan::{Ends, Plan};
 #[cfg(feature = "tokio")]
 use crate::renewal::HoldRenewals;
-use crate::rules::{ActiveRuleSet, OnError, OnMissingRuleSet, RuleSet, RuleSets};
-use crate::store::{
-    Checks, LocalStore, Reason, ReservedCharge, Store, StoreError, Verdict, Verdicts, WaitPermit,
-};
-pub(crate) use ad_hoc::AdHocVerdicts;
+use crate::rules::{ActiveRuleSet, OnError, RuleSet, RuleSets};
+use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdict, Verdicts, WaitPermit};
+pub use builder::LimiterBuilder;
 pub use error::LimiterError;
 use error::{require_limit, unknown_rule};
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
-use fallback::{Fallback, FallbackDecision};
+use fallback::Fallback;
+pub(crate) use fallback::FallbackDecision;
 pub use holds::Hold;
 use missing_sets::MissingRuleSets;
 use observers::Observers;
@@ -98,55 +97,6 @@ impl<S> Clone for Limiter<S> {
     }
 }
 
-/// Builds a [`Limiter`].
-#[derive(Debug)]
-pub struct LimiterBuilder<S>(Shared<S>);
-
-impl<S: Store> LimiterBuilder<S> {
-    /// Adds an observer of decisions, store failures, rules that are loaded and rule sets that
-    /// are missing.
-    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.0.observers.add(observer);
-        self
-    }
-
-    /// Adds an observer that needs no decisions, so that they are not timed for it, and that
-    /// logs missing rule sets itself.
-    pub fn failure_observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.0.observers.add_without_decisions(observer);
-        self.0.missing.are_logged = false;
-        self
-    }
-
-    /// Sets the decision on limits that come with the call when the store fails.
-    pub fn call_limits(mut self, on_error: OnError) -> Self {
-        self.0.call_limits = on_error;
-        self
-    }
-
-    /// Sets the decision on a rule set that does not exist, whatever the rules say. By default
-    /// they say it ([`RuleSets::with_on_missing`], or `on_missing_rule_set` in a file).
-    ///
-    /// ```
-    /// use fluxgate_core::{Limiter, MemoryStore, OnMissingRuleSet, RequestContext, RuleSets};
-    ///
-    /// let limiter = Limiter::builder(RuleSets::default(), MemoryStore::default())
-    ///     .on_missing_rule_set(OnMissingRuleSet::Deny)
-    ///     .build();
-    /// let ann = RequestContext::builder().user("ann").build();
-    /// assert!(!limiter.check_sync("misspelt", &ann).allowed());
-    /// ```
-    pub fn on_missing_rule_set(mut self, on_missing: OnMissingRuleSet) -> Self {
-        self.0.missing.decision = Some(on_missing);
-        self
-    }
-
-    /// Builds the limiter.
-    pub fn build(self) -> Limiter<S> {
-        Limiter(Arc::new(self.0))
-    }
-}
-
 /// The state of a band for one identity.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -174,25 +124,6 @@ impl BandState {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Creates a limiter with these rules on this store.
-    pub fn new(rules: impl Into<RuleSets>, store: S) -> Self {
-        Self::builder(rules, store).build()
-    }
-
-    /// Starts a limiter with these rules on this store.
-    pub fn builder(rules: impl Into<RuleSets>, store: S) -> LimiterBuilder<S> {
-        LimiterBuilder(Shared {
-            rules: ArcSwap::from_pointee(rules.into()),
-            store,
-            fallback: Fallback::default(),
-            call_limits: OnError::default(),
-            observers: Observers::default(),
-            missing: MissingRuleSets::new(),
-            #[cfg(feature = "tokio")]
-            renewals: HoldRenewals::default(),
-        })
-    }
-
     /// Returns the store.
     pub fn store(&self) -> &S {
         &self.0.store
@@ -403,12 +334,12 @@ impl<S: Store> Limiter<S> {
 
     /// Tells the observers that a request starts to wait.
     pub fn observe_wait_began(&self) {
-        self.0.observers.each(|observer| observer.wait_began());
+        self.observe(|observer| observer.wait_began());
     }
 
     /// Tells the observers that a request no longer waits.
     pub fn observe_wait_ended(&self) {
-        self.0.observers.each(|observer| observer.wait_ended());
+        self.observe(|observer| observer.wait_ended());
     }
 
     /// Returns the decision on limits that come with the call when the store fails.
@@ -544,20 +475,18 @@ impl<S: Store> Limiter<S> {
         }
         let mut first = Ok(());
         for part in charge.iter() {
-            let ReservedCharge {
-                subject,
-                bands,
-                units,
-                charged,
-            } = part;
+            let (subject, bands, charged) = (part.subject, part.bands, part.charged);
             let cancelled = if charge.by_fallback() {
                 match self.0.fallback.store() {
-                    Some(fallback) => fallback.cancel(subject, bands, units, charged).await,
+                    Some(fallback) => fallback.cancel(subject, bands, part.units, charged).await,
                     // A fallback that was never created holds nothing.
                     None => continue,
                 }
             } else {
-                self.0.store.cancel(subject, bands, units, charged).await
+                self.0
+                    .store
+                    .cancel(subject, bands, part.units, charged)
+                    .await
             };
             first = first.and(cancelled);
         }
@@ -568,6 +497,10 @@ impl<S: Store> Limiter<S> {
     /// waiting requests is bounded for all processes that share the state, and reached.
     pub async fn begin_wait(&self, longest: Duration) -> Result<Option<WaitPermit>, StoreError> {
         self.0.store.begin_wait(longest).await
+    }
+
+    fn observe(&self, event: impl Fn(&dyn Observer)) {
+        self.0.observers.each(event);
     }
 
     /// Returns the decision on a rule set that does not exist, and reports the name.
@@ -608,10 +541,10 @@ impl<S: Store> Limiter<S> {
         };
         let mut decisions = match self.fall_back(set.on_error(), checks, &error) {
             FallbackDecision::Fixed(decision) => vec![decision; ends.0.len()],
-            FallbackDecision::Local(verdicts) => Decision::combine_all(plan, ends, &verdicts)
-                .into_iter()
-                .map(Decision::into_fallback)
-                .collect(),
+            FallbackDecision::Local(verdicts) => {
+                let decisions = Decision::combine_all(plan, ends, &verdicts).into_iter();
+                decisions.map(Decision::into_fallback).collect()
+            }
         };
         // A request that a rule decides by itself needs no store.
         for (request, decision) in decisions.iter_mut().enumerate() {
@@ -630,8 +563,7 @@ impl<S: Store> Limiter<S> {
         error: &StoreError,
     ) -> FallbackDecision {
         let decides = checks.mode().takes().then_some(on_error);
-        let observers = &self.0.observers;
-        observers.each(|observer| observer.store_failed(error, decides));
+        self.observe(|observer| observer.store_failed(error, decides));
         self.0.fallback.decide(on_error, checks)
     }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::ad_hoc::AdHocKey;
 use crate::algorithm::{Charged, Mode};
 use crate::band::Band;
-use crate::keyed::{Denied, Permit, conclude};
-use crate::limiter::{AdHocVerdicts, Limiter};
+use crate::keyed::{Denied, Permit, bands_of, conclude};
+use crate::limiter::{FallbackDecision, Limiter};
 use crate::quota::Quota;
 use crate::reservation::Reservation;
 use crate::rules::{OnError, RuleSets};
-use crate::store::{Checks, Group, Store, StoreError, WaitPermit};
+use crate::store::{Checks, Group, Store, StoreError, Verdicts, WaitPermit};
 use crate::task;
 
 /// Limits each key by itself, in a store that several processes share: a
@@ -61,12 +61,10 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
         quotas: impl IntoIterator<Item = Quota>,
         store: S,
     ) -> Self {
-        let quotas = quotas.into_iter().enumerate();
-        let bands = quotas.map(|(index, quota)| Band::new(format!("b{index}"), quota));
         Self {
             limiter: Limiter::new(RuleSets::default(), store),
             name: name.into(),
-            bands: bands.collect(),
+            bands: bands_of(quotas).collect(),
             on_error: OnError::default(),
         }
     }
@@ -139,13 +137,13 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
         let bands: Box<[Band]> = self
             .bands
             .iter()
-            .map(|band| Band::new(band.id(), band.limit().reserving(max_wait)))
+            .map(|band| band.with_limit(band.limit().reserving(max_wait)))
             .collect();
         let decided = self.verdicts(&key, &bands, units, Mode::Take).await;
         let (verdicts, by_fallback) = match decided {
-            AdHocVerdicts::Store(verdicts) => (verdicts, false),
-            AdHocVerdicts::Fallback(verdicts) => (verdicts, true),
-            failed @ AdHocVerdicts::Failed(_) => {
+            Ok(verdicts) => (verdicts, false),
+            Err(FallbackDecision::Local(verdicts)) => (verdicts, true),
+            failed => {
                 let permit = permit(failed)?;
                 let place = WaitPermit::unbounded();
                 return Ok(Reservation::new(permit, Duration::ZERO, place, || {}));
@@ -213,7 +211,7 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
         bands: &[Band],
         units: u32,
         mode: Mode,
-    ) -> AdHocVerdicts {
+    ) -> Result<Verdicts, FallbackDecision> {
         let mut checks = Checks::new(mode);
         checks.push(key.as_subject(), bands, units.into(), Group::ENFORCED);
         self.limiter
@@ -222,14 +220,14 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
     }
 }
 
-fn permit(verdicts: AdHocVerdicts) -> Result<Permit, Denied> {
+fn permit(verdicts: Result<Verdicts, FallbackDecision>) -> Result<Permit, Denied> {
     match verdicts {
-        AdHocVerdicts::Store(verdicts) | AdHocVerdicts::Fallback(verdicts) => conclude(&verdicts),
+        Ok(verdicts) | Err(FallbackDecision::Local(verdicts)) => conclude(&verdicts),
         // Without the store, the units left are unknown.
-        AdHocVerdicts::Failed(decision) if decision.allowed() => Ok(Permit {
+        Err(FallbackDecision::Fixed(decision)) if decision.allowed() => Ok(Permit {
             remaining: u32::MAX,
         }),
-        AdHocVerdicts::Failed(decision) => Err(Denied {
+        Err(FallbackDecision::Fixed(decision)) => Err(Denied {
             retry_after: decision.retry_after().unwrap_or(Duration::MAX),
         }),
     }

@@ -224,10 +224,7 @@ impl<'a> Checks<'a> {
     pub fn in_mode(&self, mode: Mode) -> Self {
         Self {
             mode,
-            list: self.list.clone(),
-            charges_always: self.charges_always,
-            is_refused: self.is_refused,
-            hold: self.hold.clone(),
+            ..self.clone()
         }
     }
 

@@ -8,8 +8,8 @@ const INLINE: usize = 192;
 
 /// The encoded bytes of a subject: a rule and an identity.
 #[derive(Clone)]
-pub struct SubjectBytes {
-    inline: [u8; INLINE],
+pub struct SubjectBytes<const N: usize = INLINE> {
+    inline: [u8; N],
     /// The number of bytes in `inline`; none once they are in `spilled`.
     inline_len: usize,
     /// All bytes, if they are too many.
@@ -19,8 +19,16 @@ pub struct SubjectBytes {
 impl SubjectBytes {
     #[inline]
     pub(crate) const fn new() -> Self {
+        Self::with_room()
+    }
+}
+
+impl<const N: usize> SubjectBytes<N> {
+    /// Creates a buffer with room for `N` bytes without an allocation.
+    #[inline]
+    pub(crate) const fn with_room() -> Self {
         Self {
-            inline: [0; INLINE],
+            inline: [0; N],
             inline_len: 0,
             spilled: Vec::new(),
         }
@@ -67,7 +75,7 @@ impl From<&[u8]> for SubjectBytes {
     }
 }
 
-impl Deref for SubjectBytes {
+impl<const N: usize> Deref for SubjectBytes<N> {
     type Target = [u8];
 
     #[inline]
@@ -80,7 +88,7 @@ impl Deref for SubjectBytes {
     }
 }
 
-impl fmt::Debug for SubjectBytes {
+impl<const N: usize> fmt::Debug for SubjectBytes<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }

@@ -50,7 +50,7 @@ impl<C: Clock> DirectLimiter<C> {
         let store = MemoryStore::new(clock, quotas.len(), Retention::UntilFull);
         let keyed = KeyedLimiter::with_store(quotas, store);
         let single = match &*keyed.0.bands {
-            [band] => Some(keyed.store().handle(KeyBytes::of(&()).bytes(), band)),
+            [band] => Some(keyed.store().handle(&KeyBytes::of(&()).0, band)),
             _ => None,
         };
         Self { keyed, single }

@@ -12,7 +12,7 @@ use crate::store::{Checks, LocalStore, Verdicts};
 pub(super) struct Fallback(OnceLock<MemoryStore>);
 
 /// The decision after the store failed.
-pub(super) enum FallbackDecision {
+pub(crate) enum FallbackDecision {
     /// The same for every request.
     Fixed(Decision),
     /// The verdicts of the embedded store.

@@ -56,9 +56,7 @@ impl<S: Store> Limiter<S> {
             Some(settled) => Some(settled),
             None => self.0.store.settle(hold, settlement).await?,
         };
-        self.0
-            .observers
-            .each(|observer| observer.hold_settled(hold, settled));
+        self.observe(|observer| observer.hold_settled(hold, settled));
         Ok(settled)
     }
 
@@ -88,9 +86,7 @@ impl<S: Store> Limiter<S> {
             }
         }
         for ((hold, span), _) in holds.iter().zip(&renewed).filter(|(_, renewed)| **renewed) {
-            self.0
-                .observers
-                .each(|observer| observer.hold_renewed(*hold, span.as_duration()));
+            self.observe(|observer| observer.hold_renewed(*hold, span.as_duration()));
         }
         Ok(renewed)
     }
@@ -129,9 +125,7 @@ impl<S: Store + 'static> HoldKeeper for Limiter<S> {
     }
 
     fn hold_expired(&self, hold: HoldId) {
-        self.0
-            .observers
-            .each(|observer| observer.hold_expired(hold));
+        self.observe(|observer| observer.hold_expired(hold));
     }
 
     fn answers_at_once(&self) -> bool {

@@ -1,15 +1,21 @@
-//! What operators do: states, refunds, resets and explanations.
+//! What operators do: states, refunds, resets and explanations. And limits that come with the
+//! call.
+
+use std::slice;
 
 use super::explain::{BandVerdicts, Explanation, explain_rules};
+use super::fallback::FallbackDecision;
 use super::{BandState, Limiter, LimiterError, no_verdict, require_limit, unknown_rule};
+use crate::ad_hoc::{AdHocDecision, AdHocKey};
 use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::context::RequestContext;
-use crate::decision::Decision;
+use crate::decision::{Decision, Outcome};
 use crate::key::{Subject, SubjectBytes};
+use crate::memory::MemoryStore;
 use crate::plan::Plan;
-use crate::rules::{ActiveRule, ActiveRuleSet, RuleSet};
-use crate::store::{Checks, Group, Store, StoreError};
+use crate::rules::{ActiveRule, ActiveRuleSet, OnError, RuleSet};
+use crate::store::{Checks, Group, Store, StoreError, Verdicts};
 
 impl<S: Store> Limiter<S> {
     /// Refunds units to an identity, in every band of a rule. Returns what is left in the
@@ -145,6 +151,68 @@ impl<S: Store> Limiter<S> {
         let mut decision = Decision::combine(&plan, &after);
         decision.set_rule_set(set);
         Ok(Explanation { decision, rules })
+    }
+
+    /// Charges a limit that comes with the call. If the store fails,
+    /// [`LimiterBuilder::call_limits`](super::LimiterBuilder::call_limits) decides.
+    pub async fn take(&self, key: &AdHocKey, band: &Band, cost: u64) -> AdHocDecision {
+        let mut checks = Checks::new(Mode::Take);
+        let bands = slice::from_ref(band);
+        checks.push(key.as_subject(), bands, cost, Group::ENFORCED);
+        match self.decide_or_fall_back(&checks, self.0.call_limits).await {
+            Ok(verdicts) => AdHocDecision::new(verdicts.first()),
+            Err(FallbackDecision::Local(verdicts)) => AdHocDecision {
+                outcome: Outcome::Fallback,
+                ..AdHocDecision::new(verdicts.first())
+            },
+            Err(FallbackDecision::Fixed(decision)) => AdHocDecision::without_state(&decision),
+        }
+    }
+
+    /// Decides checks that belong to no rule. If the store fails, `on_error` decides.
+    pub(crate) async fn decide_or_fall_back(
+        &self,
+        checks: &Checks<'_>,
+        on_error: OnError,
+    ) -> Result<Verdicts, FallbackDecision> {
+        let verdicts = self.verdicts(checks).await;
+        verdicts.map_err(|error| self.fall_back(on_error, checks, &error))
+    }
+
+    /// Returns the store that decides if the other fails, once it was needed.
+    pub(crate) fn fallback(&self) -> Option<&MemoryStore> {
+        self.0.fallback.store()
+    }
+
+    /// Returns the state of a limit that comes with the call.
+    pub async fn ad_hoc_state(&self, key: &AdHocKey, band: &Band) -> Result<BandState, StoreError> {
+        let mut checks = Checks::new(Mode::Peek);
+        let bands = slice::from_ref(band);
+        checks.push(key.as_subject(), bands, 0, Group::ENFORCED);
+        let verdicts = self.0.store.decide(&checks).await?;
+        let verdict = verdicts.first().ok_or_else(no_verdict)?;
+        // A limit that comes with the call leases nothing.
+        Ok(BandState::new(band, verdict, 0))
+    }
+
+    /// Refunds units of a limit that comes with the call. Returns what is left.
+    pub async fn refund_ad_hoc(
+        &self,
+        key: &AdHocKey,
+        band: &Band,
+        units: u64,
+    ) -> Result<u64, StoreError> {
+        let bands = slice::from_ref(band);
+        let verdicts = self.0.store.refund(key.as_subject(), bands, units).await?;
+        let verdict = verdicts.first().ok_or_else(no_verdict)?;
+        Ok(verdict.remaining.into())
+    }
+
+    /// Deletes the state of a limit that comes with the call. Returns how many counters
+    /// had state. Only the id of the band matters.
+    pub async fn reset_ad_hoc(&self, key: &AdHocKey, band: &Band) -> Result<u64, StoreError> {
+        let bands = slice::from_ref(band);
+        self.0.store.reset(key.as_subject(), bands).await
     }
 
     /// Returns the units of each checked band that are out on lease.

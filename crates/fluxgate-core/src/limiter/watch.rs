@@ -41,8 +41,7 @@ impl fmt::Debug for RuleWatch {
 impl<S: Store + 'static> Limiter<S> {
     /// Tells the observers that new rules are active, or why not.
     pub fn observe_rules(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {
-        let observers = &self.0.observers;
-        observers.each(|observer| observer.rules_changed(loaded));
+        self.observe(|observer| observer.rules_changed(loaded));
     }
 
     /// Loads a rule file, and loads it again within about a second of each change, until the
