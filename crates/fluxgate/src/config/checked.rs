@@ -1,22 +1,18 @@
 //! The validated configuration.
 
 use fluxgate_core::OnMissingRuleSet;
-use fluxgate_core::rules::{RuleOptions, values};
+use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_http::server::Listener;
 use fluxgate_redis::HashKeys;
 
-use super::admin::Admin;
-use super::call_limits::CallLimits;
 use super::filters::{self, Filter};
 use super::gateway::Gateway;
-use super::keys::Keys;
 use super::listen::Listen;
-use super::read::Section;
 use super::rules::Rules;
-use super::shutdown::Shutdown;
+use super::section::Section;
+use super::settings::{Admin, CallLimits, Keys, Shutdown, Telemetry};
 use super::store::Store;
-use super::telemetry::Telemetry;
 use super::tls::Tls;
 use super::tree;
 
@@ -46,22 +42,6 @@ pub struct Config {
     /// How the service ends.
     pub shutdown: Shutdown,
 }
-
-/// The top-level fields.
-const FIELDS: [&str; 12] = [
-    "store",
-    "keys",
-    "listen",
-    "filters",
-    "gateway",
-    "rule_sets",
-    "rules_from",
-    "on_missing_rule_set",
-    "call_limits",
-    "admin",
-    "telemetry",
-    "shutdown",
-];
 
 impl Config {
     /// Returns the filter with this name.
@@ -101,44 +81,59 @@ impl Config {
         shared && self.keys.hash_keys != HashKeys::None && self.keys.hash_secret_file.is_none()
     }
 
-    /// Reads the whole tree. The result is valid only if no fault was added.
-    pub(super) fn read(root: &Node, faults: &mut Faults) -> Self {
-        let section = Section::read(root, "a config", &FIELDS, faults);
-        let store = Store::read(section.get("store"), faults);
-        let keys = Keys::read(section.get("keys"), faults);
-        let on_missing = section
-            .get("on_missing_rule_set")
-            .and_then(|node| values::on_missing_rule_set(node, faults));
+    /// Reads the whole tree, and returns the effective configuration as well. The result is valid
+    /// only if no fault was added.
+    pub(super) fn read(root: &Node, faults: &mut Faults) -> (Self, Node) {
+        const FIELDS: &[&str] = &[
+            "store",
+            "keys",
+            "listen",
+            "filters",
+            "gateway",
+            "rule_sets",
+            "rules_from",
+            "on_missing_rule_set",
+            "call_limits",
+            "admin",
+            "telemetry",
+            "shutdown",
+        ];
+        const ON_MISSING: [(&str, OnMissingRuleSet); 2] = [
+            ("allow", OnMissingRuleSet::Allow),
+            ("deny", OnMissingRuleSet::Deny),
+        ];
+        let mut section = Section::read(root, "a config", FIELDS, faults);
+        let root = &mut section;
+        let store = Store::read(root);
+        let keys = Keys::read(root);
+        let default = OnMissingRuleSet::default();
         let options = RuleOptions {
             ipv6_prefix: keys.ipv6_prefix,
-            on_missing_rule_set: on_missing.unwrap_or_default(),
+            on_missing_rule_set: root.one_of("on_missing_rule_set", &ON_MISSING, default),
             ..RuleOptions::default()
         };
-        let (rule_sets, rules_from) = (section.get("rule_sets"), section.get("rules_from"));
-        let rules = Rules::read(rule_sets, rules_from, options, &store, faults);
-        let filters = filters::read(section.get("filters"), &rules, faults);
-        let gateway = Gateway::read(section.get("gateway"), &filters, faults);
-        let listen = Listen::read(section.get("listen"), faults);
-        if let (Some(endpoint), Some(node)) = (&listen.gateway, section.get("listen")) {
-            let at = tree::child(node, "gateway").map_or(node.position, |node| node.position);
+        let rules = Rules::read(root, options, &store);
+        let filters = filters::read(root, &rules);
+        let gateway = Gateway::read(root, &filters);
+        let listen = Listen::read(root);
+        if let (Some(endpoint), Some(node)) = (&listen.gateway, root.get("listen")) {
+            let at = tree::child(node, "gateway").unwrap_or(node);
             if gateway.routes.is_empty() {
-                faults.add(
-                    at,
-                    "`listen.gateway` needs at least one route in `gateway.routes`",
-                );
+                let message = "`listen.gateway` needs at least one route in `gateway.routes`";
+                root.fault(at, message);
             }
             if endpoint.tls.is_some() && gateway.tls.is_some() {
-                faults.add(
+                root.fault(
                     at,
                     "`listen.gateway.tls` and `gateway.tls` exclude each other",
                 );
             }
         }
-        Self {
-            admin: Admin::read(section.get("admin"), &listen, faults),
-            telemetry: Telemetry::read(section.get("telemetry"), faults),
-            shutdown: Shutdown::read(section.get("shutdown"), faults),
-            call_limits: CallLimits::read(section.get("call_limits"), faults),
+        let config = Self {
+            admin: Admin::read(root, &listen),
+            telemetry: Telemetry::read(root),
+            shutdown: Shutdown::read(root),
+            call_limits: CallLimits::read(root),
             on_missing_rule_set: options.on_missing_rule_set,
             store,
             keys,
@@ -146,6 +141,7 @@ impl Config {
             filters,
             gateway,
             rules,
-        }
+        };
+        (config, section.into_node())
     }
 }

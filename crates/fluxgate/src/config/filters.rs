@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use fluxgate_core::rules::values;
 use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_http::{
     ClientIpSource, ClientIpSources, FailedClosedStatus, HeaderFamilies, ResetFormat,
@@ -11,13 +12,13 @@ use ipnet::IpNet;
 
 use super::jwt::Jwt;
 use super::paths::PathPatterns;
-use super::read::{self, Section};
 use super::rules::Rules;
+use super::section::{self, Section};
 use super::sources::Sources;
 use super::tree;
 
-const DEFAULT_MAX_WAITS: u64 = 100;
-const MAX_WAITS: u64 = 1_000_000;
+const DEFAULT_MAX_WAITS: usize = 100;
+const MAX_WAITS: usize = 1_000_000;
 
 /// How a request is identified, limited and answered.
 #[derive(Clone, Debug)]
@@ -56,12 +57,7 @@ const STATUS_NAMES: [(&str, FailedClosedStatus); 2] = [
 ];
 
 impl Filter {
-    /// Returns whether the filter applies to a path.
-    pub fn applies_to(&self, path: &str) -> bool {
-        !self.exclude.contains(path) && self.include.contains(path)
-    }
-
-    fn read(name: &str, node: &Node, rules: &Rules, faults: &mut Faults) -> Self {
+    fn read(name: &str, node: &Node, rules: &Rules, faults: &mut Faults) -> (Self, Node) {
         const FIELDS: &[&str] = &[
             "rule_set",
             "include",
@@ -76,90 +72,58 @@ impl Filter {
             "failed_closed_status",
             "max_concurrent_waits",
         ];
-        let section = Section::read(node, "a filter", FIELDS, faults);
-        let rule_set = section
-            .get("rule_set")
-            .and_then(|node| read_rule_set(node, rules, faults));
-        let include = section
-            .get("include")
-            .map(|node| PathPatterns::read(node, "`include`", faults));
-        let failed_closed = section.one_of("failed_closed_status", &STATUS_NAMES, faults);
-        let (identity, attributes) = (section.get("identity"), section.get("attributes"));
-        let sources = Sources::read(identity, attributes, faults);
-        let jwt = section.get("jwt");
-        if jwt.is_none() {
-            refuse_claims(&sources, faults);
+        let mut section = Section::read(node, "a filter", FIELDS, faults);
+        let sources = Sources::read(&mut section);
+        if section.get("jwt").is_none() {
+            refuse_claims(&sources, section.faults);
         }
-        let max_waits = section
-            .whole("max_concurrent_waits", 0..=MAX_WAITS, faults)
-            .unwrap_or(DEFAULT_MAX_WAITS);
-        Self {
+        let failed_closed = FailedClosedStatus::default();
+        let filter = Self {
             name: name.into(),
-            rule_set: rule_set.map(Into::into),
-            include: include.unwrap_or_else(PathPatterns::all),
-            exclude: PathPatterns::compile(section.list_or_empty("exclude", faults), faults),
-            ignore_case: section.boolean("ignore_case", false, faults),
+            rule_set: read_rule_set(&mut section, rules).map(Into::into),
+            include: PathPatterns::read(&mut section, "include").unwrap_or_else(PathPatterns::all),
+            exclude: read_exclude(&mut section),
+            ignore_case: section.boolean("ignore_case", false),
             sources,
-            jwt: jwt.and_then(|node| Jwt::read(node, faults)),
-            trusted_proxies: read_networks(
-                section.list_or_empty("trusted_proxies", faults),
-                faults,
+            jwt: Jwt::read(&mut section),
+            trusted_proxies: read_networks(&mut section),
+            client_ip: read_client_ip(&mut section),
+            headers: read_headers(&mut section),
+            failed_closed_status: section.one_of(
+                "failed_closed_status",
+                &STATUS_NAMES,
+                failed_closed,
             ),
-            client_ip: read_client_ip(section.get("client_ip"), faults),
-            headers: read_headers(section.get("headers"), faults),
-            failed_closed_status: failed_closed.unwrap_or_default(),
-            max_concurrent_waits: usize::try_from(max_waits).unwrap_or(usize::MAX),
-        }
-    }
-
-    pub(super) fn node(&self) -> Node {
-        let header =
-            |source: &ClientIpSource| tree::text(format!("header:{}", source.header_name()));
-        let proxies = self.trusted_proxies.iter();
-        let proxies = tree::list(proxies.map(|network| tree::text(network.to_string())));
-        let client_ip = tree::one_or_list(self.client_ip.iter().map(header));
-        let headers = tree::map([
-            ("legacy", Some(tree::plain(self.headers.legacy))),
-            ("ietf", Some(tree::plain(self.headers.ietf))),
-            ("retry_after", Some(tree::plain(self.headers.retry_after))),
-            (
-                "reset",
-                Some(tree::name_of(&RESET_NAMES, self.headers.reset)),
+            max_concurrent_waits: section.whole(
+                "max_concurrent_waits",
+                0..=MAX_WAITS,
+                DEFAULT_MAX_WAITS,
             ),
-        ]);
-        let failed_closed = tree::name_of(&STATUS_NAMES, self.failed_closed_status);
-        let max_waits = tree::plain(self.max_concurrent_waits);
-        tree::map([
-            ("rule_set", self.rule_set.as_ref().map(tree::text)),
-            ("include", self.include.node()),
-            ("exclude", self.exclude.node()),
-            ("ignore_case", Some(tree::plain(self.ignore_case))),
-            ("identity", Some(self.sources.identity_node())),
-            ("attributes", Some(self.sources.attributes_node())),
-            ("jwt", self.jwt.as_ref().map(Jwt::node)),
-            ("trusted_proxies", Some(proxies)),
-            ("client_ip", Some(client_ip)),
-            ("headers", Some(headers)),
-            ("failed_closed_status", Some(failed_closed)),
-            ("max_concurrent_waits", Some(max_waits)),
-        ])
+        };
+        section.show("include", filter.include.node());
+        section.show("exclude", filter.exclude.node());
+        (filter, section.into_node())
     }
 }
 
 /// Reads the mapping under `filters`.
-pub(super) fn read(node: Option<&Node>, rules: &Rules, faults: &mut Faults) -> Vec<Filter> {
-    let pairs = node.map(|node| node.map("`filters`", faults));
-    let mut filters = Vec::new();
+pub(super) fn read(root: &mut Section<'_, '_>, rules: &Rules) -> Vec<Filter> {
+    let node = root.get("filters");
+    let pairs = node.map(|node| node.map("`filters`", root.faults));
+    let (mut filters, mut shown) = (Vec::new(), Vec::new());
     for (_, key, value) in pairs.unwrap_or_default() {
-        if let Some(name) = read::name(key, "a filter's name", faults) {
-            filters.push(Filter::read(name, value, rules, faults));
+        if let Some(name) = section::name(key, "a filter's name", root.faults) {
+            let (filter, node) = Filter::read(name, value, rules, root.faults);
+            filters.push(filter);
+            shown.push((name, node));
         }
     }
+    root.show("filters", tree::map(shown));
     filters
 }
 
-fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Option<&'n str> {
-    let name = read::name(node, "`rule_set`", faults)?;
+fn read_rule_set<'n>(section: &mut Section<'n, '_>, rules: &Rules) -> Option<&'n str> {
+    let name = section.name("rule_set")?;
     // If no rules exist yet, that is only a warning.
     if let Rules::Inline(sets) = rules
         && sets.iter().next().is_some()
@@ -172,37 +136,39 @@ fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Opti
         let meant = nearest
             .map(|nearest| format!("; did you mean `{nearest}`?"))
             .unwrap_or_default();
-        faults.add(
-            node.position,
-            format!("there is no rule set `{name}`; the rule sets are {known}{meant}"),
-        );
+        let message = format!("there is no rule set `{name}`; the rule sets are {known}{meant}");
+        section.fault(section.get("rule_set")?, message);
     }
     Some(name)
 }
 
-fn read_networks(nodes: &[Node], faults: &mut Faults) -> Vec<IpNet> {
+fn read_exclude(section: &mut Section<'_, '_>) -> PathPatterns {
+    PathPatterns::compile(section.list_or_empty("exclude"), section.faults)
+}
+
+fn read_networks(section: &mut Section<'_, '_>) -> Vec<IpNet> {
     let mut networks = Vec::new();
-    for node in nodes {
-        let Some(text) = node.text("a network", faults) else {
+    for node in section.list_or_empty("trusted_proxies") {
+        let Some(text) = node.text("a network", section.faults) else {
             continue;
         };
         let address = || text.parse::<IpAddr>().map(IpNet::from).ok();
         match text.parse::<IpNet>().ok().or_else(address) {
             Some(network) if network.trunc() == network => networks.push(network),
             // The prefix may be too short, and would trust too many addresses.
-            Some(network) => faults.add(
-                node.position,
-                format!(
-                    "`{text}` has bits set beyond its prefix; did you mean {}?",
-                    network.trunc()
-                ),
-            ),
-            None => faults.add(
-                node.position,
-                format!("`{text}` is not a network, such as 10.0.0.0/8 or fd00::/8"),
-            ),
+            Some(network) => {
+                let meant = network.trunc();
+                let message =
+                    format!("`{text}` has bits set beyond its prefix; did you mean {meant}?");
+                section.fault(node, message);
+            }
+            None => {
+                let message = format!("`{text}` is not a network, such as 10.0.0.0/8 or fd00::/8");
+                section.fault(node, message);
+            }
         }
     }
+    section.show("trusted_proxies", tree::texts(&networks));
     networks
 }
 
@@ -221,24 +187,41 @@ fn refuse_claims(sources: &Sources, faults: &mut Faults) {
     }
 }
 
-fn read_client_ip(node: Option<&Node>, faults: &mut Faults) -> ClientIpSources {
-    let nodes = node.map(|node| read::one_or_list(node, "`client_ip`", faults));
-    let names = nodes
-        .unwrap_or_default()
+fn read_client_ip(section: &mut Section<'_, '_>) -> ClientIpSources {
+    let mut names = Vec::new();
+    if let Some(node) = section.get("client_ip") {
+        for node in section::one_or_list(node, "`client_ip`", section.faults) {
+            names.extend(read_header(node, section.faults));
+        }
+    }
+    let sources: ClientIpSources = names
         .iter()
-        .filter_map(|node| read::header(node, "`client_ip`", faults));
-    names.map(|name| ClientIpSource::header(&name)).collect()
+        .map(|name| ClientIpSource::header(name))
+        .collect();
+    let shown = sources
+        .iter()
+        .map(|source| format!("header:{}", source.header_name()));
+    section.show("client_ip", tree::one_or_list(shown));
+    sources
 }
 
-fn read_headers(node: Option<&Node>, faults: &mut Faults) -> HeaderFamilies {
+/// Returns the name of the header, in lower case, from a text such as `header:X-Real-IP`.
+fn read_header(node: &Node, faults: &mut Faults) -> Option<Box<str>> {
+    let text = node.text("`client_ip`", faults)?;
+    let Some(name) = text.strip_prefix("header:") else {
+        let message = "`client_ip` must be header:NAME, such as header:X-User-Id";
+        faults.add(node.position, message);
+        return None;
+    };
+    values::header_name(name, node.position, faults)
+}
+
+fn read_headers(section: &mut Section<'_, '_>) -> HeaderFamilies {
     const FIELDS: &[&str] = &["legacy", "ietf", "retry_after", "reset"];
-    let section = Section::read(node, "`headers`", FIELDS, faults);
-    HeaderFamilies {
-        legacy: section.boolean("legacy", true, faults),
-        ietf: section.boolean("ietf", true, faults),
-        retry_after: section.boolean("retry_after", true, faults),
-        reset: section
-            .one_of("reset", &RESET_NAMES, faults)
-            .unwrap_or_default(),
-    }
+    section.section("headers", FIELDS, |section| HeaderFamilies {
+        legacy: section.boolean("legacy", true),
+        ietf: section.boolean("ietf", true),
+        retry_after: section.boolean("retry_after", true),
+        reset: section.one_of("reset", &RESET_NAMES, ResetFormat::default()),
+    })
 }

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fluxgate_core::yaml::{Faults, Node, Position};
 use fluxgate_http::{OnInvalid, Source};
 use http::Uri;
 
-use super::read::{self, Section};
+use super::section::{self, Section};
 use super::sources::read_source;
 use super::tree;
 use super::url::HttpUrl;
@@ -30,8 +29,6 @@ pub struct Jwt {
     pub leeway: Duration,
     /// What happens to a request with an invalid token.
     pub on_invalid: OnInvalid,
-    /// The position of the section.
-    pub position: Position,
 }
 
 /// Where the keys that verify tokens come from.
@@ -45,15 +42,10 @@ pub enum JwtKeys {
     SecretFile(PathBuf),
 }
 
-const ON_INVALID_NAMES: [(&str, OnInvalid); 2] = [
-    ("anonymous", OnInvalid::Anonymous),
-    ("deny", OnInvalid::Deny),
-];
-
 impl Jwt {
-    /// Reads the section. Returns `None`, with a fault, if it does not say where the keys are.
-    pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
-        let faults_before = faults.count();
+    /// Reads the section of a filter, if it has one. Returns `None`, with a fault, if it does not
+    /// say where the keys are.
+    pub(super) fn read(filter: &mut Section<'_, '_>) -> Option<Self> {
         const FIELDS: &[&str] = &[
             "from",
             "jwks_file",
@@ -64,107 +56,81 @@ impl Jwt {
             "leeway",
             "on_invalid",
         ];
-        let section = Section::read(node, "`jwt`", FIELDS, faults);
-        // A misspelled field may be the one that is missing.
-        let has_unknown = faults.count() > faults_before;
-        let from = section.get("from").and_then(|node| read_from(node, faults));
-        let issuers = read_texts(&section, "issuer", faults);
-        let audiences = read_texts(&section, "audience", faults);
-        let leeway = section.short_duration("leeway", DEFAULT_LEEWAY, faults);
-        let on_invalid = section.one_of("on_invalid", &ON_INVALID_NAMES, faults);
-        let keys = ["jwks_file", "jwks_url", "secret_file"];
-        if keys
-            .into_iter()
-            .filter_map(|name| section.get(name))
-            .count()
-            != 1
-        {
-            if !has_unknown {
-                faults.add(
-                    node.position,
-                    "`jwt` needs exactly one of `jwks_file`, `jwks_url` and `secret_file`",
-                );
+        const ON_INVALID: [(&str, OnInvalid); 2] = [
+            ("anonymous", OnInvalid::Anonymous),
+            ("deny", OnInvalid::Deny),
+        ];
+        let jwt = filter.optional_section("jwt", FIELDS, |section| {
+            let from = read_from(section);
+            let issuers = read_texts(section, "issuer");
+            let audiences = read_texts(section, "audience");
+            let leeway = section.short_duration("leeway", DEFAULT_LEEWAY);
+            let on_invalid = section.one_of("on_invalid", &ON_INVALID, OnInvalid::default());
+            let keys = ["jwks_file", "jwks_url", "secret_file"];
+            if keys.iter().filter_map(|name| section.get(name)).count() != 1 {
+                let message =
+                    "`jwt` needs exactly one of `jwks_file`, `jwks_url` and `secret_file`";
+                section.missing(message);
+                return None;
             }
-            return None;
-        }
-        let jwks_file = section.path("jwks_file", faults);
-        let secret_file = section.path("secret_file", faults);
-        let jwks_url = section
-            .get("jwks_url")
-            .and_then(|node| read_url(node, faults));
-        Some(Self {
-            from: from.unwrap_or_else(|| Source::header(DEFAULT_FROM)),
-            keys: jwks_file
-                .map(JwtKeys::JwksFile)
-                .or(secret_file.map(JwtKeys::SecretFile))
-                .or(jwks_url.map(JwtKeys::JwksUrl))?,
-            issuers,
-            audiences,
-            leeway,
-            on_invalid: on_invalid.unwrap_or_default(),
-            position: node.position,
-        })
-    }
-
-    pub(super) fn node(&self) -> Node {
-        let texts = |texts: &[String]| match texts {
-            [] => None,
-            [only] => Some(tree::text(only)),
-            several => Some(tree::list(several.iter().map(tree::text))),
-        };
-        let keys = match &self.keys {
-            JwtKeys::JwksFile(path) => ("jwks_file", Some(tree::path(path))),
-            JwtKeys::JwksUrl(url) => ("jwks_url", Some(tree::text(url.to_string()))),
-            JwtKeys::SecretFile(path) => ("secret_file", Some(tree::path(path))),
-        };
-        let on_invalid = tree::name_of(&ON_INVALID_NAMES, self.on_invalid);
-        tree::map([
-            ("from", Some(tree::text(self.from.to_string()))),
-            keys,
-            ("issuer", texts(&self.issuers)),
-            ("audience", texts(&self.audiences)),
-            ("leeway", Some(tree::duration(self.leeway))),
-            ("on_invalid", Some(on_invalid)),
-        ])
+            let jwks_file = section.path("jwks_file").map(JwtKeys::JwksFile);
+            let secret_file = section.path("secret_file").map(JwtKeys::SecretFile);
+            let jwks_url = section.parsed("jwks_url", parse_url);
+            Some(Self {
+                from,
+                keys: jwks_file
+                    .or(secret_file)
+                    .or(jwks_url.map(JwtKeys::JwksUrl))?,
+                issuers,
+                audiences,
+                leeway,
+                on_invalid,
+            })
+        });
+        jwt.flatten()
     }
 }
 
-fn read_from(node: &Node, faults: &mut Faults) -> Option<Source> {
-    let source = read_source(node, "`from`", faults)?;
-    if source.claim_name().is_none() {
-        return Some(source);
-    }
-    faults.add(
-        node.position,
-        "`from` must be header:NAME, bearer, query:NAME or cookie:NAME: claims are in the token",
-    );
-    None
+fn read_from(section: &mut Section<'_, '_>) -> Source {
+    let given = section.get("from").and_then(|node| {
+        let source = read_source(node, "`from`", section.faults)?;
+        if source.claim_name().is_none() {
+            return Some(source);
+        }
+        let message = "`from` must be header:NAME, bearer, query:NAME or cookie:NAME: claims are in \
+                       the token";
+        section.fault(node, message);
+        None
+    });
+    let source = given.unwrap_or_else(|| Source::header(DEFAULT_FROM));
+    section.show("from", tree::text(source.to_string()));
+    source
 }
 
 /// Reads a text or a list of texts.
-fn read_texts(section: &Section<'_>, name: &str, faults: &mut Faults) -> Vec<String> {
+fn read_texts(section: &mut Section<'_, '_>, name: &'static str) -> Vec<String> {
     let Some(node) = section.get(name) else {
         return Vec::new();
     };
     let what = format!("`{name}`");
-    let nodes = read::one_or_list(node, &what, faults).iter();
-    let texts = nodes.filter_map(|node| read::name(node, &what, faults));
-    texts.map(str::to_owned).collect()
+    let nodes = section::one_or_list(node, &what, section.faults).iter();
+    let texts: Vec<_> = nodes
+        .filter_map(|node| section::name(node, &what, section.faults))
+        .map(str::to_owned)
+        .collect();
+    section.show(name, tree::one_or_list(&texts));
+    texts
 }
 
-fn read_url(node: &Node, faults: &mut Faults) -> Option<HttpUrl> {
-    let text = node.text("`jwks_url`", faults)?;
+fn parse_url(text: &str) -> Result<HttpUrl, String> {
+    let url = HttpUrl::parse(text)?;
     // `HttpUrl` accepts and repairs more than an HTTP client does.
     let is_strict = text.parse::<Uri>().is_ok_and(|uri| uri.host().is_some());
-    let url = HttpUrl::parse(text).and_then(|url| {
-        if url.has_credentials() {
-            Err("must not have a user name or password".into())
-        } else if !is_strict {
-            Err("must be a URL such as https://issuer.example/jwks.json".into())
-        } else {
-            Ok(url)
-        }
-    });
-    url.map_err(|why| faults.add(node.position, format!("`jwks_url` {why}")))
-        .ok()
+    if url.has_credentials() {
+        Err("must not have a user name or password".into())
+    } else if !is_strict {
+        Err("must be a URL such as https://issuer.example/jwks.json".into())
+    } else {
+        Ok(url)
+    }
 }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use fluxgate_core::yaml::{Faults, Node, Value};
 use fluxgate_http::server::Listener;
 
-use super::read::Section;
+use super::section::Section;
 use super::tls::Tls;
 use super::tree;
 
@@ -31,12 +31,11 @@ pub struct Endpoint {
     pub tls: Option<Tls>,
 }
 
-const NAMES: [&str; 4] = ["gateway", "api", "grpc", "resp"];
-
 impl Listen {
     /// Returns the number of listeners.
     pub fn count(&self) -> usize {
-        self.all().iter().flatten().count()
+        let configured = Listener::ALL.into_iter();
+        configured.filter_map(|listener| self.of(listener)).count()
     }
 
     /// Returns whether no listener is configured.
@@ -55,83 +54,79 @@ impl Listen {
         endpoint.as_ref()
     }
 
-    fn all(&self) -> [Option<&Endpoint>; 4] {
-        [&self.gateway, &self.api, &self.grpc, &self.resp].map(Option::as_ref)
-    }
-
-    pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let section = Section::read(node, "`listen`", &NAMES, faults);
-        let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
-        let mut endpoint = |name: &'static str| {
-            let (at, endpoint) = Endpoint::read(section.get(name)?, name, faults)?;
-            let address = endpoint.address;
-            let overlapping = taken
-                .iter()
-                .find(|(_, other)| includes(address, *other) || includes(*other, address));
-            if let Some((other, taken)) = overlapping {
-                let fault = if *taken == address {
-                    format!("`{name}` has the same address as `{other}`")
-                } else {
-                    format!(
-                        "`{name}` has the same port as `{other}`, and one of them listens on \
-                         every address"
-                    )
-                };
-                faults.add(at.position, fault);
+    pub(super) fn read(root: &mut Section<'_, '_>) -> Self {
+        const NAMES: &[&str] = &["gateway", "api", "grpc", "resp"];
+        root.section("listen", NAMES, |section| {
+            let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
+            let mut endpoint = |name: &'static str| {
+                let (at, endpoint) = Endpoint::read(section, name)?;
+                let address = endpoint.address;
+                let overlapping = taken
+                    .iter()
+                    .find(|(_, other)| includes(address, *other) || includes(*other, address));
+                if let Some((other, taken)) = overlapping {
+                    let fault = if *taken == address {
+                        format!("`{name}` has the same address as `{other}`")
+                    } else {
+                        format!(
+                            "`{name}` has the same port as `{other}`, and one of them listens on \
+                             every address"
+                        )
+                    };
+                    section.fault(at, fault);
+                }
+                taken.push((name, address));
+                Some(endpoint)
+            };
+            Self {
+                gateway: endpoint("gateway"),
+                api: endpoint("api"),
+                grpc: endpoint("grpc"),
+                resp: endpoint("resp"),
             }
-            taken.push((name, address));
-            Some(endpoint)
-        };
-        Self {
-            gateway: endpoint("gateway"),
-            api: endpoint("api"),
-            grpc: endpoint("grpc"),
-            resp: endpoint("resp"),
-        }
-    }
-
-    pub(super) fn node(&self) -> Option<Node> {
-        let shown = self.all().map(|endpoint| endpoint.map(Endpoint::node));
-        (!self.is_empty()).then(|| tree::map(NAMES.into_iter().zip(shown)))
+        })
     }
 }
 
 impl Endpoint {
     /// Reads an address, or a mapping of an address and TLS. Returns the node of the address
     /// as well.
-    fn read<'n>(node: &'n Node, name: &str, faults: &mut Faults) -> Option<(&'n Node, Self)> {
-        let (at, tls) = match &node.value {
-            Value::Map(_) => {
-                let what = format!("`listen.{name}`");
-                let before = faults.count();
-                let section = Section::read(node, &what, &["address", "tls"], faults);
-                let address = section.get("address");
-                if address.is_none() && faults.count() == before {
-                    faults.add(node.position, format!("{what} needs an `address`"));
-                }
-                (address, section.get("tls"))
-            }
-            _ => (Some(node), None),
-        };
-        let tls = tls.and_then(|node| Tls::read_with_clients(node, faults));
-        let at = at?;
-        let Some(address) = at.as_text().and_then(parse) else {
-            let what = format!("`{name}` must be an address and a port");
-            let example = "such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"localhost:8080\"";
-            let every = "\":8080\" listens on every address";
-            faults.add(at.position, format!("{what}, {example}; {every}"));
+    fn read<'n>(listen: &mut Section<'n, '_>, name: &'static str) -> Option<(&'n Node, Self)> {
+        let node = listen.get(name)?;
+        if !matches!(node.value, Value::Map(_)) {
+            let address = read_address(node, name, listen.faults)?;
+            listen.show(name, tree::text(address.to_string()));
+            return Some((node, Self { address, tls: None }));
+        }
+        let what = format!("`listen.{name}`");
+        let mut section = Section::read(node, &what, &["address", "tls"], listen.faults);
+        let tls = Tls::read(&mut section, &["cert", "key", "client_ca"]);
+        let Some(at) = section.get("address") else {
+            section.missing(format!("{what} needs an `address`"));
             return None;
         };
+        let address = read_address(at, name, section.faults)?;
+        let shown = tree::text(address.to_string());
+        if tls.is_some() {
+            section.show("address", shown);
+            let shown = section.into_node();
+            listen.show(name, shown);
+        } else {
+            listen.show(name, shown);
+        }
         Some((at, Self { address, tls }))
     }
+}
 
-    fn node(&self) -> Node {
-        let address = tree::text(self.address.to_string());
-        match &self.tls {
-            None => address,
-            Some(tls) => tree::map([("address", Some(address)), ("tls", Some(tls.node()))]),
-        }
+fn read_address(node: &Node, name: &str, faults: &mut Faults) -> Option<SocketAddr> {
+    let address = node.as_text().and_then(parse);
+    if address.is_none() {
+        let what = format!("`{name}` must be an address and a port");
+        let example = "such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"localhost:8080\"";
+        let every = "\":8080\" listens on every address";
+        faults.add(node.position, format!("{what}, {example}; {every}"));
     }
+    address
 }
 
 /// Parses `IP:PORT`, `localhost:PORT`, or `:PORT` for every address of the machine.

@@ -6,6 +6,7 @@ use fluxgate_core::path::{PathSet, Pattern};
 use fluxgate_core::rules::values;
 use fluxgate_core::yaml::{Faults, Node};
 
+use super::section::Section;
 use super::tree;
 
 /// A list of path patterns, as written and compiled.
@@ -16,11 +17,6 @@ pub struct PathPatterns {
 }
 
 impl PathPatterns {
-    /// Returns whether any pattern matches.
-    pub fn contains(&self, path: &str) -> bool {
-        self.set.contains(Some(path))
-    }
-
     /// Returns the compiled patterns.
     pub fn set(&self) -> &Arc<PathSet> {
         &self.set
@@ -40,9 +36,10 @@ impl PathPatterns {
         }
     }
 
-    /// Reads one or more patterns.
-    pub(super) fn read(node: &Node, what: &str, faults: &mut Faults) -> Self {
-        Self::compile(node.list(what, faults), faults)
+    /// Reads one or more patterns, if they are given.
+    pub(super) fn read(section: &mut Section<'_, '_>, name: &'static str) -> Option<Self> {
+        section.get(name)?;
+        Some(Self::compile(section.list(name), section.faults))
     }
 
     /// Compiles patterns; there may be none.
@@ -59,7 +56,6 @@ impl PathPatterns {
     }
 
     pub(super) fn node(&self) -> Option<Node> {
-        let patterns = self.patterns.iter();
-        (!self.patterns.is_empty()).then(|| tree::list(patterns.map(tree::text)))
+        (!self.patterns.is_empty()).then(|| tree::texts(&self.patterns))
     }
 }

@@ -101,10 +101,23 @@ impl RawConfig {
 
     /// Validates all values.
     pub fn check(&self) -> Result<Config, ConfigError> {
+        self.check_effective().map(|(config, _)| config)
+    }
+
+    /// Validates all values, and returns the effective configuration as a tree, too.
+    pub(super) fn check_effective(&self) -> Result<(Config, Node), ConfigError> {
         let mut faults = Faults::default();
-        let config = Config::read(&self.tree, &mut faults);
-        self.reject_faults(faults)?;
-        Ok(config)
+        let checked = Config::read(&self.tree, &mut faults);
+        let faults = faults
+            .into_sorted()
+            .into_iter()
+            .map(|fault| self.origins.fault(fault));
+        let mut faults: Vec<_> = faults.chain(self.faults.iter().cloned()).collect();
+        if faults.is_empty() {
+            return Ok(checked);
+        }
+        faults.sort();
+        Err(ConfigError::Invalid(faults))
     }
 
     /// Returns whether the root is a mapping, unlike the root of an empty or truncated file.
@@ -185,19 +198,6 @@ impl RawConfig {
             }
         }
         fields
-    }
-
-    fn reject_faults(&self, faults: Faults) -> Result<(), ConfigError> {
-        let faults = faults
-            .into_sorted()
-            .into_iter()
-            .map(|fault| self.origins.fault(fault));
-        let mut faults: Vec<_> = faults.chain(self.faults.iter().cloned()).collect();
-        if faults.is_empty() {
-            return Ok(());
-        }
-        faults.sort();
-        Err(ConfigError::Invalid(faults))
     }
 }
 

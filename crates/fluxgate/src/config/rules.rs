@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fluxgate_core::RuleSets;
 use fluxgate_core::rules::RuleOptions;
-use fluxgate_core::yaml::{Faults, Node};
 
-use super::read::Section;
+use super::redact;
+use super::section::Section;
 use super::store::Store;
 use super::tree;
 
@@ -34,67 +34,43 @@ pub enum Rules {
 }
 
 impl Rules {
-    pub(super) fn read(
-        rule_sets: Option<&Node>,
-        rules_from: Option<&Node>,
-        options: RuleOptions,
-        store: &Store,
-        faults: &mut Faults,
-    ) -> Self {
+    pub(super) fn read(root: &mut Section<'_, '_>, options: RuleOptions, store: &Store) -> Self {
         // Both are read although they exclude each other: all faults are reported.
-        let inline = rule_sets.map(|sets| RuleSets::read(sets, options, faults));
+        let rule_sets = root.get("rule_sets");
+        let inline = rule_sets.map(|sets| RuleSets::read(sets, options, root.faults));
         let inline = Self::Inline(inline.unwrap_or_default());
-        let Some(from) = rules_from else {
+        let Some(from) = root.get("rules_from") else {
+            root.show("rule_sets", rule_sets.map(redact::api_keys));
             return inline;
         };
         if rule_sets.is_some() {
-            faults.add(
-                from.position,
-                "`rule_sets` and `rules_from` exclude each other",
-            );
+            root.fault(from, "`rule_sets` and `rules_from` exclude each other");
         }
-        Self::read_from(from, store, faults).unwrap_or(inline)
+        let elsewhere = root.section("rules_from", &["dir", "redis", "poll"], |section| {
+            Self::read_from(section, store)
+        });
+        elsewhere.unwrap_or(inline)
     }
 
-    fn read_from(node: &Node, store: &Store, faults: &mut Faults) -> Option<Self> {
-        let before = faults.count();
-        let section = Section::read(node, "`rules_from`", &["dir", "redis", "poll"], faults);
-        let poll = section.duration("poll", DEFAULT_POLL, faults);
+    fn read_from(section: &mut Section<'_, '_>, store: &Store) -> Option<Self> {
+        let poll = section.duration("poll", DEFAULT_POLL);
         match (section.get("dir"), section.get("redis")) {
             (Some(_), None) => {
-                let path = section.path("dir", faults)?;
+                let path = section.path("dir")?;
                 Some(Self::Directory { path, poll })
             }
             (None, Some(redis)) => {
-                Section::read(redis, "`redis` (which must be {})", &[], faults);
+                Section::read(redis, "`redis` (which must be {})", &[], section.faults);
                 if !matches!(store, Store::Redis(_)) {
-                    faults.add(
-                        redis.position,
-                        "rules from Redis need `store: { redis: … }`",
-                    );
+                    section.fault(redis, "rules from Redis need `store: { redis: … }`");
                 }
+                section.show("redis", tree::map([]));
                 Some(Self::Redis { poll })
             }
             _ => {
-                if faults.count() == before {
-                    faults.add(
-                        node.position,
-                        "`rules_from` must have either `dir: PATH` or `redis: {}`",
-                    );
-                }
+                section.missing("`rules_from` must have either `dir: PATH` or `redis: {}`");
                 None
             }
         }
-    }
-
-    /// Returns the value of `rules_from`, if the rules are not inline.
-    pub(super) fn rules_from_node(&self) -> Option<Node> {
-        let (dir, redis, poll) = match self {
-            Self::Inline(_) => return None,
-            Self::Directory { path, poll } => (Some(tree::path(path)), None, poll),
-            Self::Redis { poll } => (None, Some(tree::map([])), poll),
-        };
-        let poll = Some(tree::duration(*poll));
-        Some(tree::map([("dir", dir), ("redis", redis), ("poll", poll)]))
     }
 }

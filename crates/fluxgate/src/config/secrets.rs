@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fluxgate_core::regular_file;
 
 use super::checked::Config;
-use super::store::{Redis, RedisMode, Store};
+use super::store::{Redis, Store};
 
 /// More than any password, certificate or list of tokens needs.
 const MAX_BYTES: u64 = 1 << 20;
@@ -107,36 +107,35 @@ pub struct Secrets {
 impl Secrets {
     /// Reads the files that the config names.
     pub fn load(config: &Config) -> Result<Self, SecretError> {
-        let mut secrets = match &config.store {
+        let secrets = match &config.store {
             Store::Redis(redis) => Self::of_redis(redis)?,
             Store::Memory { .. } => Self::default(),
         };
         let hash = config.keys.hash_secret_file.as_deref();
-        secrets.hash_secret = hash
-            .map(|path| Secret::read("keys.hash_secret_file", path))
-            .transpose()?;
-        Ok(secrets)
+        let hash = hash.map(|path| Secret::read("keys.hash_secret_file", path));
+        Ok(Self {
+            hash_secret: hash.transpose()?,
+            ..secrets
+        })
     }
 
     fn of_redis(redis: &Redis) -> Result<Self, SecretError> {
-        let mut secrets = Self::default();
-        let password = redis.password_file.as_deref();
-        secrets.redis_password = password
-            .map(|path| Secret::read_text("store.redis.password_file", path))
-            .transpose()?;
-        if let RedisMode::Sentinel {
-            password_file: Some(path),
-            ..
-        } = &redis.mode
-        {
-            let field = "store.redis.sentinel.password_file";
-            secrets.sentinel_password = Some(Secret::read_text(field, path)?);
-        }
+        let text = |field, path: &Option<PathBuf>| {
+            let path = path.as_deref();
+            path.map(|path| Secret::read_text(field, path)).transpose()
+        };
+        let mut secrets = Self {
+            redis_password: text("store.redis.password_file", &redis.password_file)?,
+            sentinel_password: text(
+                "store.redis.sentinel.password_file",
+                &redis.sentinel_password_file,
+            )?,
+            ..Self::default()
+        };
         if let Some(tls) = &redis.tls {
             let ca = tls.ca.as_deref();
-            secrets.redis_ca = ca
-                .map(|path| Secret::read("store.redis.tls.ca", path))
-                .transpose()?;
+            let ca = ca.map(|path| Secret::read("store.redis.tls.ca", path));
+            secrets.redis_ca = ca.transpose()?;
             if let Some((cert, key)) = &tls.client {
                 let cert = Secret::read("store.redis.tls.cert", cert)?;
                 secrets.redis_client = Some((cert, Secret::read("store.redis.tls.key", key)?));

@@ -3,7 +3,7 @@
 use fluxgate_core::yaml::{Faults, Node, Position};
 use fluxgate_http::{Identity, Source, SourceList};
 
-use super::read::{self, Section};
+use super::section::{self, Section};
 use super::tree;
 
 /// The sources of identities and attributes.
@@ -73,34 +73,24 @@ impl Sources {
         })
     }
 
-    /// Reads the sections `identity` and `attributes`.
-    pub(super) fn read(
-        identity: Option<&Node>,
-        attributes: Option<&Node>,
-        faults: &mut Faults,
-    ) -> Self {
-        let identity = Section::read(identity, "`identity`", &["user", "api_key"], faults);
-        let default = Identity::default();
-        let mut fields = Vec::new();
-        for (field, name, default) in [
-            (Field::User, "user", default.user),
-            (Field::ApiKey, "api_key", default.api_key),
-        ] {
-            let node = identity.get(name);
-            let what = format!("`{name}`");
-            let given = node.and_then(|node| read_sources(node, &what, faults));
-            fields.push(SourceField {
-                field,
-                position: node.map(|node| node.position),
-                sources: given.unwrap_or(default),
-            });
-        }
-        let attributes = attributes.map(|node| node.map("`attributes`", faults));
+    /// Reads the sections `identity` and `attributes` of a filter.
+    pub(super) fn read(filter: &mut Section<'_, '_>) -> Self {
+        let Identity { user, api_key } = Identity::default();
+        let mut fields = filter.section("identity", &["user", "api_key"], |section| {
+            vec![
+                SourceField::read(section, "user", Field::User, user),
+                SourceField::read(section, "api_key", Field::ApiKey, api_key),
+            ]
+        });
+        let attributes = filter.get("attributes");
+        let attributes = attributes.map(|node| node.map("`attributes`", filter.faults));
+        let mut shown = Vec::new();
         for (_, key, node) in attributes.unwrap_or_default() {
-            let name = read::name(key, "an attribute's name", faults);
+            let name = section::name(key, "an attribute's name", filter.faults);
             let what = format!("`{}`", name.unwrap_or_default());
-            let sources = read_sources(node, &what, faults);
+            let sources = read_sources(node, &what, filter.faults);
             if let (Some(name), Some(sources)) = (name, sources) {
+                shown.push((name, tree::one_or_list(&sources)));
                 fields.push(SourceField {
                     field: Field::Attribute(name.into()),
                     sources,
@@ -108,32 +98,33 @@ impl Sources {
                 });
             }
         }
+        filter.show("attributes", tree::map(shown));
         Self { fields }
-    }
-
-    pub(super) fn identity_node(&self) -> Node {
-        let Identity { user, api_key } = self.identity();
-        let user = sources_node(&user);
-        tree::map([
-            ("user", Some(user)),
-            ("api_key", Some(sources_node(&api_key))),
-        ])
-    }
-
-    pub(super) fn attributes_node(&self) -> Node {
-        let attributes = self.attributes();
-        tree::map(attributes.map(|(name, sources)| (name, Some(sources_node(sources)))))
     }
 }
 
-fn sources_node(sources: &SourceList) -> Node {
-    let texts = sources.iter().map(|source| tree::text(source.to_string()));
-    tree::one_or_list(texts)
+impl SourceField {
+    fn read(
+        section: &mut Section<'_, '_>,
+        name: &'static str,
+        field: Field,
+        default: SourceList,
+    ) -> Self {
+        let node = section.get(name);
+        let given = node.and_then(|node| read_sources(node, &format!("`{name}`"), section.faults));
+        let sources = given.unwrap_or(default);
+        section.show(name, tree::one_or_list(&sources));
+        Self {
+            field,
+            sources,
+            position: node.map(|node| node.position),
+        }
+    }
 }
 
 /// Reads a source, or a list of them.
 fn read_sources(node: &Node, what: &str, faults: &mut Faults) -> Option<SourceList> {
-    let nodes = read::one_or_list(node, what, faults);
+    let nodes = section::one_or_list(node, what, faults);
     let sources: Vec<_> = nodes
         .iter()
         .map(|node| read_source(node, what, faults))

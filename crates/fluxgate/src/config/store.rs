@@ -4,15 +4,14 @@ mod redis;
 
 use std::num::NonZeroUsize;
 
-use fluxgate_core::yaml::{Faults, Node};
+use fluxgate_core::yaml::Node;
 
-use super::read::Section;
-use super::tree;
-pub use redis::{Redis, RedisMode, RedisTls};
+use super::section::Section;
+pub use redis::{Redis, RedisTls};
 
-const DEFAULT_MAX_KEYS: u64 = 1_000_000;
-const DEFAULT_MAX_LOG_EVENTS: u64 = 4_000_000;
-const MAX_COUNT: u64 = 1_000_000_000;
+const DEFAULT_MAX_KEYS: usize = 1_000_000;
+const DEFAULT_MAX_LOG_EVENTS: usize = 4_000_000;
+const MAX_COUNT: usize = 1_000_000_000;
 
 /// Where the limiter keeps its state.
 #[derive(Clone, Debug)]
@@ -28,79 +27,48 @@ pub enum Store {
     Redis(Box<Redis>),
 }
 
-impl Default for Store {
-    fn default() -> Self {
-        Self::memory(DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS)
-    }
-}
-
 impl Store {
-    fn memory(max_keys: u64, max_log_events: u64) -> Self {
-        let [max_keys, max_log_events] = [max_keys, max_log_events].map(|max| {
-            let max = usize::try_from(max).unwrap_or(usize::MAX);
-            NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN)
-        });
-        Self::Memory {
-            max_keys,
-            max_log_events,
-        }
-    }
-
-    pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
+    pub(super) fn read(root: &mut Section<'_, '_>) -> Self {
         const ALLOWED: &str = "`store` must be memory, { memory: … } or { redis: … }";
-        let Some(node) = node else {
-            return Self::default();
-        };
-        if let Some(text) = node.as_text() {
-            // The text itself is not repeated: it may be a URL with a password.
-            if text != "memory" {
-                faults.add(node.position, ALLOWED);
-            }
-            return Self::default();
+        let node = root.get("store");
+        let (text, mapping) = (
+            node.and_then(Node::as_text),
+            node.filter(|it| it.as_text().is_none()),
+        );
+        // The text itself is not repeated: it may be a URL with a password.
+        if let (Some(node), Some(text)) = (node, text)
+            && text != "memory"
+        {
+            root.fault(node, ALLOWED);
         }
-        let before = faults.count();
-        let section = Section::read(node, "`store`", &["memory", "redis"], faults);
-        match (section.get("memory"), section.get("redis")) {
-            (Some(_), Some(redis)) => {
-                faults.add(
-                    redis.position,
-                    "`store` is either `memory` or `redis`, not both",
-                );
-                Self::default()
-            }
-            (Some(memory), None) => {
-                const FIELDS: &[&str] = &["max_keys", "max_log_events"];
-                let section = Section::read(memory, "`memory`", FIELDS, faults);
-                let max_keys = section.whole("max_keys", 1..=MAX_COUNT, faults);
-                let max_log_events = section.whole("max_log_events", 1..=MAX_COUNT, faults);
-                Self::memory(
-                    max_keys.unwrap_or(DEFAULT_MAX_KEYS),
-                    max_log_events.unwrap_or(DEFAULT_MAX_LOG_EVENTS),
-                )
-            }
-            (None, Some(redis)) => Self::Redis(Box::new(Redis::read(redis, faults))),
-            (None, None) => {
-                if faults.count() == before {
-                    faults.add(node.position, ALLOWED);
+        let mut section = Section::read(mapping, "`store`", &["memory", "redis"], root.faults);
+        let store = match (section.get("memory"), section.get("redis")) {
+            (None, Some(_)) => Self::Redis(Box::new(Redis::read(&mut section))),
+            (memory, redis) => {
+                if let Some(redis) = redis {
+                    section.fault(redis, "`store` is either `memory` or `redis`, not both");
+                } else if memory.is_none() {
+                    section.missing(ALLOWED);
                 }
-                Self::default()
+                Self::read_memory(&mut section)
             }
-        }
+        };
+        let shown = section.into_node();
+        root.show("store", shown);
+        store
     }
 
-    pub(super) fn node(&self) -> Node {
-        match self {
+    fn read_memory(section: &mut Section<'_, '_>) -> Self {
+        const FIELDS: &[&str] = &["max_keys", "max_log_events"];
+        section.section("memory", FIELDS, |section| {
+            let mut count = |name, default| {
+                let count = section.whole(name, 1..=MAX_COUNT, default);
+                NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN)
+            };
             Self::Memory {
-                max_keys,
-                max_log_events,
-            } => {
-                let memory = tree::map([
-                    ("max_keys", Some(tree::plain(max_keys))),
-                    ("max_log_events", Some(tree::plain(max_log_events))),
-                ]);
-                tree::map([("memory", Some(memory))])
+                max_keys: count("max_keys", DEFAULT_MAX_KEYS),
+                max_log_events: count("max_log_events", DEFAULT_MAX_LOG_EVENTS),
             }
-            Self::Redis(redis) => tree::map([("redis", Some(redis.node()))]),
-        }
+        })
     }
 }

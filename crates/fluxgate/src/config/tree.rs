@@ -1,13 +1,18 @@
 //! Builds the tree of the effective configuration, and finds values in trees.
 
 use std::fmt::Display;
-use std::path::Path;
 use std::time::Duration;
 
 use fluxgate_core::text::duration_text;
 use fluxgate_core::yaml::{Node, Position, Value};
 
-use super::read::SIZE_UNITS;
+/// The units of sizes, the largest first.
+pub(super) const SIZE_UNITS: [(&str, u64); 4] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("", 1),
+];
 
 /// Returns the value of a field, if the node is a mapping that has it.
 pub(super) fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
@@ -19,8 +24,8 @@ pub(super) fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
 }
 
 /// Returns a text, even if it looks like a number, a boolean or null.
-pub(super) fn text(text: impl AsRef<str>) -> Node {
-    node(Value::Quoted(text.as_ref().into()))
+pub(super) fn text(text: impl Into<String>) -> Node {
+    node(Value::Quoted(text.into()))
 }
 
 /// Returns a number, a boolean or a name.
@@ -28,27 +33,8 @@ pub(super) fn plain(value: impl Display) -> Node {
     node(Value::Plain(value.to_string()))
 }
 
-/// Returns the name of a value.
-pub(super) fn name_of<T: PartialEq>(names: &[(&str, T)], value: T) -> Node {
-    let found = names.iter().find(|(_, known)| *known == value);
-    plain(found.map_or("", |(name, _)| name))
-}
-
-pub(super) fn path(path: &Path) -> Node {
-    text(path.display().to_string())
-}
-
 pub(super) fn duration(duration: Duration) -> Node {
     plain(duration_text(duration))
-}
-
-/// Returns a list, or its only item.
-pub(super) fn one_or_list(items: impl IntoIterator<Item = Node>) -> Node {
-    let mut items: Vec<_> = items.into_iter().collect();
-    match items.len() {
-        1 => items.remove(0),
-        _ => list(items),
-    }
 }
 
 /// Returns a size in bytes, in the largest unit that divides it.
@@ -60,15 +46,29 @@ pub(super) fn size(bytes: u64) -> Node {
     plain(format!("{}{name}", bytes / unit))
 }
 
+/// Returns a list of texts, or the only one.
+pub(super) fn one_or_list(items: impl IntoIterator<Item = impl Display>) -> Node {
+    let mut items: Vec<_> = items
+        .into_iter()
+        .map(|item| text(item.to_string()))
+        .collect();
+    match items.len() {
+        1 => items.remove(0),
+        _ => node(Value::List(items)),
+    }
+}
+
+/// Returns a list of texts.
+pub(super) fn texts(items: impl IntoIterator<Item = impl Display>) -> Node {
+    list(items.into_iter().map(|item| text(item.to_string())))
+}
+
 pub(super) fn list(items: impl IntoIterator<Item = Node>) -> Node {
     node(Value::List(items.into_iter().collect()))
 }
 
-/// Returns a mapping of the fields that have a value.
-pub(super) fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<Node>)>) -> Node {
-    let pairs = pairs
-        .into_iter()
-        .filter_map(|(name, value)| Some((text(name), value?)));
+pub(super) fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, Node)>) -> Node {
+    let pairs = pairs.into_iter().map(|(name, value)| (text(name), value));
     node(Value::Map(pairs.collect()))
 }
 

@@ -4,7 +4,7 @@ mod sources;
 mod tokens;
 
 use super::checked::Config;
-pub use sources::{ConfigWarning, source_warnings};
+pub use sources::source_warnings;
 use tokens::warn_about_tokens;
 
 /// Returns warnings about settings that are valid, but probably not intended.

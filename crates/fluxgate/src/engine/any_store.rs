@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fluxgate_core::{DynStore, MemoryStore};
-use fluxgate_redis::{BreakerState, ConnectError, HashSecret, RedisStore, Topology};
+use fluxgate_redis::{BreakerState, ConnectError, HashSecret, RedisStore};
 
 use crate::config::{self, Config, Secrets};
 use crate::telemetry::StoreGauges;
@@ -82,14 +82,7 @@ fn redis_store(
 ) -> Result<RedisStore, ConnectError> {
     let urls = redis.urls.iter().map(|url| url.as_str());
     let mut builder = RedisStore::builder(urls)
-        .topology(match &redis.mode {
-            config::RedisMode::Auto => Topology::Auto,
-            config::RedisMode::Standalone => Topology::Standalone,
-            config::RedisMode::Cluster => Topology::Cluster,
-            config::RedisMode::Sentinel { master, .. } => Topology::Sentinel {
-                master: master.clone(),
-            },
-        })
+        .topology(redis.topology.clone())
         .deadline(redis.deadline)
         .key_prefix(&redis.key_prefix)
         .near_cache(redis.near_cache);

@@ -12,7 +12,7 @@ use super::changes::{log_changes, log_warnings};
 use super::snapshot::{CompiledRules, ReloadError, Snapshot, run_blocking};
 use super::source::{RuleSource, SourceInfo};
 use super::stale_state::{StaleStateCleaner, has_resets};
-use crate::config::{ConfigWarning, Filter, source_warnings};
+use crate::config::{Filter, source_warnings};
 use crate::engine::Engine;
 use crate::failure::{Exit, Failure};
 use crate::watch::{DirectoryWatch, next_signal, wait_until_quiet};
@@ -279,9 +279,9 @@ impl RuleReloader {
         log_changes(&changes.unwrap_or_default(), names_identities);
         log_warnings(&warnings);
         tracing::info!(rule_sets = sets, rules = count, "rules are active");
-        for ConfigWarning { message, .. } in about_sources {
-            if self.warned.insert(message.clone()) {
-                tracing::warn!("{message}");
+        for warning in about_sources {
+            if self.warned.insert(warning.clone()) {
+                tracing::warn!("{warning}");
             }
         }
     }

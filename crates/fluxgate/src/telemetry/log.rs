@@ -14,7 +14,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::config::{LogFormat, LogLevel, Telemetry};
+use crate::config::{LogFormat, Telemetry};
 pub(crate) use audit::{AUDIT, AuditReservation};
 use json::JsonLines;
 pub(super) use queue::dropped;
@@ -25,17 +25,10 @@ pub(crate) use writer::FlushGuard;
 /// Starts logging as the config says. Dropping the returned guard writes the lines that are
 /// still queued.
 pub(crate) fn init(config: &Telemetry) -> FlushGuard {
-    let level = match config.level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
     // Lines of libraries below a warning may contain whole requests.
     let targets = Targets::new()
-        .with_default(level.min(LevelFilter::WARN))
-        .with_target("fluxgate", level)
+        .with_default(config.level.min(LevelFilter::WARN))
+        .with_target("fluxgate", config.level)
         // Audit lines are written at any level.
         .with_target(AUDIT, LevelFilter::INFO);
     let (queue, flush) = writer::start();

@@ -1,6 +1,5 @@
 //! Warnings about identities and attributes that clients can choose, and about tokens.
 
-use fluxgate_core::yaml::Position;
 use fluxgate_core::{KeyPart, RuleSets};
 use fluxgate_http::Source;
 
@@ -8,40 +7,25 @@ use crate::config::filters::Filter;
 use crate::config::jwt::JwtKeys;
 use crate::config::sources::{Field, SourceField};
 
-/// A setting that is valid, but probably not intended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigWarning {
-    /// The position of the value that causes it, unless that is a default.
-    pub position: Option<Position>,
-    /// What may go wrong, and what to do.
-    pub message: String,
-}
-
 /// Returns warnings about sources of identities and attributes that clients control, with these
 /// rules. Sources that the file does not name count only if the rules use them.
-pub fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<ConfigWarning> {
+pub fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<String> {
     let mut warnings = Vec::new();
     for filter in filters {
         let name = &filter.name;
-        let mut warn = |position, message| warnings.push(ConfigWarning { position, message });
         let trusts_no_proxy = filter.trusted_proxies.is_empty();
         for source in filter.sources.fields() {
             if trusts_no_proxy
                 && let Some(controlled) = client_controlled(source)
                 && is_used(filter, source, rules)
             {
-                let SourceField {
-                    field, position, ..
-                } = source;
-                warn(
-                    *position,
-                    format!(
-                        "filter `{name}`: `{field}` comes from `{controlled}`, which every client can \
-                         set, and the filter trusts no proxy: a client can change it to evade its \
-                         limits; use a claim of a verified token (`jwt:sub`), or list in \
-                         `trusted_proxies` the proxy that sets and strips it"
-                    ),
-                );
+                let field = &source.field;
+                warnings.push(format!(
+                    "filter `{name}`: `{field}` comes from `{controlled}`, which every client can \
+                     set, and the filter trusts no proxy: a client can change it to evade its \
+                     limits; use a claim of a verified token (`jwt:sub`), or list in \
+                     `trusted_proxies` the proxy that sets and strips it"
+                ));
             }
         }
         let Some(jwt) = &filter.jwt else {
@@ -51,25 +35,19 @@ pub fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<ConfigWarnin
         let sources = claims.flat_map(|it| &it.sources);
         let mut claims = sources.filter_map(|source| source.claim_name());
         if claims.next().is_none() {
-            warn(
-                Some(jwt.position),
-                format!(
-                    "filter `{name}`: `jwt` verifies tokens, but no source uses their claims, \
-                     such as `identity: {{ user: \"jwt:sub\" }}`"
-                ),
-            );
+            warnings.push(format!(
+                "filter `{name}`: `jwt` verifies tokens, but no source uses their claims, \
+                 such as `identity: {{ user: \"jwt:sub\" }}`"
+            ));
         }
         if let JwtKeys::JwksUrl(url) = &jwt.keys
             && !url.is_secure()
             && !url.is_loopback()
         {
-            warn(
-                Some(jwt.position),
-                format!(
-                    "filter `{name}`: `jwks_url` uses http, so an attacker on the network can \
-                     replace the keys; use https"
-                ),
-            );
+            warnings.push(format!(
+                "filter `{name}`: `jwks_url` uses http, so an attacker on the network can \
+                 replace the keys; use https"
+            ));
         }
     }
     warnings

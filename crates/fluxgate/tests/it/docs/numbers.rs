@@ -17,7 +17,7 @@ api ~ Bodies are JSON of up to 64 KiB ~ fluxgate/src/api/body.rs ~ MAX_BYTES: us
 api ~ within 10 s ~ fluxgate/src/api/body.rs ~ TIMEOUT: Duration = Duration::from_secs(10)
 api ~ a head over 64 KiB ~ fluxgate/src/serve/http.rs ~ MAX_HEADER_BYTES: usize = 64 * 1024
 api ~ closed after 30 s ~ fluxgate/src/serve/http.rs ~ HEADER_TIMEOUT: Duration = Duration::from_secs(30)
-api ~ within 25 s at most ~ fluxgate/src/config/shutdown.rs ~ GRACE: Duration = Duration::from_secs(25)
+api ~ within 25 s at most ~ fluxgate/src/config/settings.rs ~ GRACE: Duration = Duration::from_secs(25)
 architecture ~ 54 bits of the fingerprint ~ fluxgate-core/src/memory/entry.rs ~ TAG_BITS: u32 = 48
 architecture ~ 54 bits of the fingerprint ~ fluxgate-core/src/memory/entry.rs ~ INSTANT_BITS: u32 = 58
 architecture ~ the shard implies 9 more ~ fluxgate-core/src/memory/table.rs ~ MOST_SHARDS: usize = 512

@@ -3,7 +3,7 @@
 
 use fluxgate_core::yaml::{Node, Value};
 
-use crate::config::tree;
+use super::tree;
 
 /// Returns the rule sets with a placeholder for each API key. The placeholders differ,
 /// because an identity cannot have two overrides.
