@@ -1,7 +1,6 @@
 //! Access to the admin API: tokens and roles, cross-origin requests and the audit log.
 
 mod audit;
-mod caller;
 mod cross_origin;
 mod tokens;
 mod wrong_tokens;
@@ -19,8 +18,7 @@ use http::{HeaderValue, StatusCode, header};
 pub(crate) use audit::{
     AuditedChange, may_have_been_applied, reserve_audit_line, write_audit_line,
 };
-pub(crate) use caller::Caller;
-pub(crate) use tokens::{Role, TokensError};
+pub(crate) use tokens::{Caller, Role, TokensError};
 
 use crate::config::{Config, Deployment};
 use crate::failure::{Exit, Failure};

@@ -5,22 +5,17 @@ mod blocking_pool;
 mod body;
 mod check;
 mod consume;
-mod decision_json;
 pub(crate) mod explain;
 pub(crate) mod fast_path;
-mod fault_json;
 mod forward_auth;
 mod health;
 mod holds;
 mod identity;
-mod instances;
-mod live;
+mod overview;
 mod pseudonyms;
 mod query;
 mod recent;
 mod response;
-mod session;
-mod simple_request;
 mod simulate;
 mod state;
 mod top;
@@ -66,11 +61,11 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
         .route("/v1/explain", post(explain::explain))
         .route("/v1/validate", post(validate::validate))
         .route("/v1/simulate", post(simulate::simulate))
-        .route("/v1/live", get(live::live))
+        .route("/v1/live", get(overview::live))
         .route("/v1/top", get(top::top))
         .route("/v1/recent", get(recent::recent))
-        .route("/v1/instances", get(instances::instances))
-        .route("/v1/session", get(session::session))
+        .route("/v1/instances", get(overview::instances))
+        .route("/v1/session", get(overview::session))
         .route("/", get(console::redirect))
         .route("/console", get(console::redirect))
         .route("/console/", get(console::serve))

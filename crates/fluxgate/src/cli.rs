@@ -2,11 +2,9 @@
 
 mod client;
 mod explain;
-mod files;
 mod import;
+mod input;
 mod output;
-mod request;
-mod rules;
 mod simulate;
 mod validate;
 

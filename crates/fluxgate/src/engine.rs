@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use fluxgate_core::store::{Micros, Mode};
 use fluxgate_core::{
-    AdHocDecision, AdHocKey, Band, BandState, Decision, DynStore, Explanation, HoldId, Limiter,
-    LimiterError, Observer, OnError, RequestContext, RuleSets, Settled, Settlement, StoreError,
+    AdHocDecision, AdHocKey, Band, Decision, DynStore, HoldId, Limiter, LimiterError, Observer,
+    OnError, RequestContext, RuleSets, Settled, Settlement, StoreError,
 };
 use fluxgate_http::server::Origin;
 use fluxgate_redis::etag_of;
@@ -120,7 +120,7 @@ impl Engine {
 
     /// Returns the active rules; `None` before there are any.
     pub(crate) fn rules(&self) -> Option<Arc<RuleSets>> {
-        self.has_rules().then(|| self.limiter.rules())
+        self.is_ready().then(|| self.limiter.rules())
     }
 
     /// Replaces the active rules; returns the previous ones.
@@ -175,19 +175,52 @@ impl Engine {
 
     /// Returns whether rules have been loaded.
     pub(crate) fn is_ready(&self) -> bool {
-        self.has_rules()
-    }
-
-    fn has_rules(&self) -> bool {
         self.has_rules.load(Ordering::Acquire)
     }
 
-    fn ready_limiter(&self) -> Result<&Limiter<DynStore>, EngineError> {
-        if self.has_rules() {
+    /// Returns the limiter for calls that no metric but that of store failures counts. Without
+    /// rules, it knows only limits that come with the call.
+    pub(crate) fn limiter(&self) -> &Limiter<DynStore> {
+        &self.limiter
+    }
+
+    /// Returns the limiter if rules have been loaded.
+    pub(crate) fn ready_limiter(&self) -> Result<&Limiter<DynStore>, EngineError> {
+        if self.is_ready() {
             Ok(&self.limiter)
         } else {
             Err(EngineError::NotReady)
         }
+    }
+
+    /// Extends holds to `span` from now. Returns whether each is still open.
+    pub(crate) async fn renew(
+        &self,
+        holds: &[HoldId],
+        span: Duration,
+    ) -> Result<Vec<bool>, EngineError> {
+        let span = Micros::from_duration(span);
+        let holds: Vec<_> = holds.iter().map(|hold| (*hold, span)).collect();
+        let renewed = self.limiter.renew_all(&holds).await;
+        self.record_failure(renewed)
+    }
+
+    /// Settles a hold. Returns `None` if it has ended, or never existed.
+    pub(crate) async fn settle(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+    ) -> Result<Option<Settled>, EngineError> {
+        self.record_failure(self.limiter.settle(hold, settlement).await)
+    }
+
+    /// Decides a request without charging or recording it.
+    pub(crate) async fn peek(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Decision, EngineError> {
+        Ok(self.ready_limiter()?.peek(rule_set, context).await)
     }
 
     /// Decides a request and charges it if it is allowed. `may_wait` says whether the
@@ -206,47 +239,6 @@ impl Engine {
         self.telemetry
             .record_decision(context, &decision, started, origin);
         Ok(decision)
-    }
-
-    /// Settles a hold. Returns `None` if it has ended, or never existed.
-    pub(crate) async fn settle(
-        &self,
-        hold: HoldId,
-        settlement: Settlement<'_>,
-    ) -> Result<Option<Settled>, EngineError> {
-        let settled = self.limiter.settle(hold, settlement).await;
-        self.record_failure(settled)
-    }
-
-    /// Extends holds to `span` from now. Returns whether each is still open.
-    pub(crate) async fn renew(
-        &self,
-        holds: &[HoldId],
-        span: Duration,
-    ) -> Result<Vec<bool>, EngineError> {
-        let span = Micros::from_duration(span);
-        let holds: Vec<_> = holds.iter().map(|hold| (*hold, span)).collect();
-        let renewed = self.limiter.renew_all(&holds).await;
-        self.record_failure(renewed)
-    }
-
-    /// Decides a request without charging or recording it.
-    pub(crate) async fn peek(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-    ) -> Result<Decision, EngineError> {
-        Ok(self.ready_limiter()?.peek(rule_set, context).await)
-    }
-
-    /// Explains the decision about a request without charging or recording it.
-    pub(crate) async fn explain(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-    ) -> Result<Explanation, EngineError> {
-        let explanation = self.ready_limiter()?.explain(rule_set, context).await;
-        self.record_failure(explanation)
     }
 
     /// Decides several requests that are charged together or not at all.
@@ -311,19 +303,6 @@ impl Engine {
         decision
     }
 
-    /// Refunds units to an identity. Returns the remaining units.
-    pub(crate) async fn refund(
-        &self,
-        rule_set: &str,
-        rule: &str,
-        identity: &[&str],
-        units: u64,
-    ) -> Result<u64, EngineError> {
-        let limiter = self.ready_limiter()?;
-        let refunded = limiter.refund(rule_set, rule, identity, units).await;
-        self.record_failure(refunded)
-    }
-
     /// Keeps the reservation of a delayed decision, so that the caller can cancel it. If the
     /// store fails, the decision has none.
     pub(crate) async fn keep_reservation(
@@ -333,67 +312,6 @@ impl Engine {
     ) {
         let kept = self.limiter.keep_reservation(decision, context).await;
         let _ = self.record_failure(kept);
-    }
-
-    /// Cancels a reservation. Returns `false` if it has been cancelled, its delay has passed, or
-    /// it never existed.
-    pub(crate) async fn cancel(&self, reservation: HoldId) -> Result<bool, EngineError> {
-        let cancelled = self.limiter.cancel_reservation(reservation).await;
-        self.record_failure(cancelled)
-    }
-
-    /// Deletes the state of an identity, or of all identities of a rule; returns how many
-    /// counters had state.
-    pub(crate) async fn reset(
-        &self,
-        rule_set: &str,
-        rule: &str,
-        identity: Option<&[&str]>,
-    ) -> Result<u64, EngineError> {
-        let limiter = self.ready_limiter()?;
-        self.record_failure(match identity {
-            Some(identity) => limiter.reset(rule_set, rule, identity).await,
-            None => limiter.reset_rule(rule_set, rule).await,
-        })
-    }
-
-    /// Deletes the state of every enabled rule of a set; returns how many counters had
-    /// state.
-    pub(crate) async fn reset_set(&self, rule_set: &str) -> Result<u64, EngineError> {
-        let reset = self.ready_limiter()?.reset_set(rule_set).await;
-        self.record_failure(reset)
-    }
-
-    /// Returns the state of a limit that comes with the call; no rules are needed.
-    pub(crate) async fn ad_hoc_state(
-        &self,
-        subject: &AdHocKey,
-        band: &Band,
-    ) -> Result<BandState, EngineError> {
-        let state = self.limiter.ad_hoc_state(subject, band).await;
-        self.record_failure(state)
-    }
-
-    /// Refunds units to a limit that comes with the call. Returns the remaining units.
-    pub(crate) async fn refund_ad_hoc(
-        &self,
-        subject: &AdHocKey,
-        band: &Band,
-        units: u64,
-    ) -> Result<u64, EngineError> {
-        let refunded = self.limiter.refund_ad_hoc(subject, band, units).await;
-        self.record_failure(refunded)
-    }
-
-    /// Deletes the state of a limit that comes with the call; returns how many counters
-    /// had state.
-    pub(crate) async fn reset_ad_hoc(
-        &self,
-        subject: &AdHocKey,
-        band: &Band,
-    ) -> Result<u64, EngineError> {
-        let reset = self.limiter.reset_ad_hoc(subject, band).await;
-        self.record_failure(reset)
     }
 
     /// Returns the key of a limit that comes with the call, as logs may name it.
@@ -418,19 +336,8 @@ impl Engine {
         described.unwrap_or_else(|| REDACTED.into())
     }
 
-    /// Returns the state of an identity in each band of a rule.
-    pub(crate) async fn state(
-        &self,
-        rule_set: &str,
-        rule: &str,
-        identity: &[&str],
-    ) -> Result<Vec<BandState>, EngineError> {
-        let state = self.ready_limiter()?.state(rule_set, rule, identity).await;
-        self.record_failure(state)
-    }
-
-    /// Records a failure of the store.
-    fn record_failure<T, E: Into<LimiterError>>(
+    /// Records a failure of the store in the result of a call to [`limiter`](Self::limiter).
+    pub(crate) fn record_failure<T, E: Into<LimiterError>>(
         &self,
         result: Result<T, E>,
     ) -> Result<T, EngineError> {

@@ -32,7 +32,7 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
     /// The config field that the message is about.
-    field: Option<&'static str>,
+    field: Option<String>,
 }
 
 impl Failure {
@@ -45,16 +45,21 @@ impl Failure {
     }
 
     /// Creates a failure because of the value of a config field, which the message names.
-    pub(crate) fn of_field(exit: Exit, field: &'static str, message: impl fmt::Display) -> Self {
+    pub(crate) fn of_field(
+        exit: Exit,
+        field: impl Into<String>,
+        message: impl fmt::Display,
+    ) -> Self {
         Self {
-            field: Some(field),
+            field: Some(field.into()),
             ..Self::new(exit, message)
         }
     }
 
     /// Puts the place of the field, if there is one, before the message.
     pub(crate) fn located_in(mut self, config: &RawConfig) -> Self {
-        if let Some(location) = self.field.and_then(|field| config.location(field)) {
+        let field = self.field.as_deref();
+        if let Some(location) = field.and_then(|field| config.location(field)) {
             self.message = format!("{location}: {}", self.message);
         }
         self
@@ -63,7 +68,7 @@ impl Failure {
 
 impl From<SecretError> for Failure {
     fn from(error: SecretError) -> Self {
-        Self::of_field(Exit::Config, error.field, error)
+        Self::of_field(Exit::Config, error.field.clone(), error)
     }
 }
 

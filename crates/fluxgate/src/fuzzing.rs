@@ -7,6 +7,15 @@ mod forwarded;
 mod paths;
 mod rules;
 
+pub use self::api::check as api;
+pub use self::config::check as config;
+pub use self::forwarded::check as forwarded;
+pub use self::paths::check as paths;
+pub use self::rules::check as rules;
+pub use crate::grpc::fuzz::envoy;
+pub use crate::resp::fuzz::resp;
+pub use fluxgate_gateway::fuzz::{chunks, response as gateway_answer};
+
 /// A function that takes any bytes.
 pub type FuzzFn = fn(&[u8]);
 
@@ -24,55 +33,10 @@ pub const ALL: [(&str, FuzzFn); 10] = [
     ("rules", rules),
 ];
 
-/// Sends consecutive requests to the HTTP API.
-pub fn api(bytes: &[u8]) {
-    api::check(bytes);
-}
-
-/// Decodes the chunked body of an upstream's response.
-pub fn chunks(bytes: &[u8]) {
-    fluxgate_gateway::fuzz::chunks(bytes);
-}
-
-/// Loads a configuration.
-pub fn config(bytes: &[u8]) {
-    config::check(bytes);
-}
-
-/// Answers a call from Envoy.
-pub fn envoy(bytes: &[u8]) {
-    crate::grpc::fuzz::envoy(bytes);
-}
-
-/// Reads headers with the client address and the trace of a request.
-pub fn forwarded(bytes: &[u8]) {
-    forwarded::check(bytes);
-}
-
-/// Parses the head of an upstream's response.
-pub fn gateway_answer(bytes: &[u8]) {
-    fluxgate_gateway::fuzz::response(bytes);
-}
-
 /// Parses a request to the gateway, and a simple check.
 pub fn gateway_request(bytes: &[u8]) {
     fluxgate_gateway::fuzz::request(bytes);
-    crate::api::fast_path::fuzz(bytes);
-}
-
-/// Reads the path of a request.
-pub fn paths(bytes: &[u8]) {
-    paths::check(bytes);
-}
-
-/// Answers a client of the Redis protocol.
-pub fn resp(bytes: &[u8]) {
-    crate::resp::fuzz::resp(bytes);
-}
-
-/// Loads a rule file.
-pub fn rules(bytes: &[u8]) {
-    rules::check(bytes);
+    crate::api::fast_path::fuzz::request(bytes);
 }
 
 #[cfg(test)]

@@ -2,13 +2,11 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-mod headers;
 mod health;
 mod messages;
 mod reflection;
 mod request;
 mod response;
-mod schema;
 mod service;
 
 use std::sync::Arc;
@@ -25,35 +23,21 @@ use service::RateLimitService;
 /// The maximum size of a message to the health and reflection services.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The gRPC server.
-#[derive(Debug)]
-pub(crate) struct GrpcServer {
-    engine: Arc<Engine>,
-    /// Cancelled when the service shuts down.
-    closing: CancellationToken,
-}
-
-impl GrpcServer {
-    pub(crate) fn new(engine: Arc<Engine>, closing: CancellationToken) -> Self {
-        Self { engine, closing }
-    }
-
-    /// Returns the routes of all services.
-    pub(crate) fn router(&self) -> Router {
-        let health = HealthService::new(Arc::clone(&self.engine), self.closing.clone());
-        let health = HealthServer::new(health).max_decoding_message_size(MAX_BYTES);
-        let rate_limit = RateLimitService::new(Arc::clone(&self.engine));
-        let routes = Routes::new(rate_limit).add_service(health);
-        let routes = match reflection::services() {
-            Ok((v1, v1alpha)) => routes
-                .add_service(v1.max_decoding_message_size(MAX_BYTES))
-                .add_service(v1alpha.max_decoding_message_size(MAX_BYTES)),
-            // Only tools need reflection, so the service starts without it.
-            Err(error) => {
-                tracing::error!(%error, "cannot serve gRPC reflection");
-                routes
-            }
-        };
-        routes.prepare().into_axum_router()
-    }
+/// Returns the routes of all services, which end when `closing` is cancelled.
+pub(crate) fn router(engine: &Arc<Engine>, closing: CancellationToken) -> Router {
+    let health = HealthService::new(Arc::clone(engine), closing);
+    let health = HealthServer::new(health).max_decoding_message_size(MAX_BYTES);
+    let rate_limit = RateLimitService::new(Arc::clone(engine));
+    let routes = Routes::new(rate_limit).add_service(health);
+    let routes = match reflection::services() {
+        Ok((v1, v1alpha)) => routes
+            .add_service(v1.max_decoding_message_size(MAX_BYTES))
+            .add_service(v1alpha.max_decoding_message_size(MAX_BYTES)),
+        // Only tools need reflection, so the service starts without it.
+        Err(error) => {
+            tracing::error!(%error, "cannot serve gRPC reflection");
+            routes
+        }
+    };
+    routes.prepare().into_axum_router()
 }

@@ -7,6 +7,8 @@ pub mod config;
 mod console;
 mod engine;
 mod failure;
+// Hidden, because the feature serves the fuzz targets of this repository only: its functions
+// may change at any time.
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;

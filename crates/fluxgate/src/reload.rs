@@ -8,13 +8,12 @@ mod reloader;
 mod rule_dir;
 mod snapshot;
 mod source;
-mod stale_state;
 mod stored;
 
 pub(crate) use changes::changes_json;
 pub(crate) use config_file::ConfigFile;
-pub(crate) use json::{Json, parse_node};
+pub(crate) use json::{parse_json, to_json, unplaced};
 pub(crate) use reloader::{ReloadHandle, RuleReloader};
 pub(crate) use rule_dir::rules_in;
-pub(crate) use source::{RuleSource, SourceInfo};
+pub(crate) use source::RuleSource;
 pub(crate) use stored::{check_set, wrap_in_mapping};

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
+use fluxgate_gateway::Gateway;
 use fluxgate_http::server::{DescriptorShare, Listener, raise_descriptor_limit};
 use fluxgate_redis::{BackOff, RedisStore};
 use tokio::runtime::{Builder, Runtime};
@@ -21,14 +22,13 @@ use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
-use crate::grpc::GrpcServer;
+use crate::grpc;
 use crate::reload::{ConfigFile, RuleReloader, RuleSource};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, listen};
 use crate::telemetry::{Exporter, Telemetry, log};
 use crate::watch::Signals;
 use connections::{ApiConnections, GatewayConnections, GrpcConnections, ListeningPort};
-use gateway::GatewayListener;
 
 /// How long shutdown waits for a file read, which a hanging file system could block forever.
 const READ_GRACE: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let closing = CancellationToken::new();
     let filters = Filters::new(&config).map_err(|error| Failure::new(Exit::Config, error))?;
     let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(raise_descriptor_limit());
-    let gateway = GatewayListener::new(&config, &filters, &engine, upstreams)?;
+    let gateway = gateway::gateway(&config, &filters, &engine, upstreams)?;
     let mut tls = [const { None }; Listener::ALL.len()];
     for listener in Listener::ALL {
         tls[listener as usize] = ListenerTls::new(listener, &config, engine.telemetry())?;
@@ -110,10 +110,18 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         tokio::spawn(reloader.run(signals.hangup));
         tokio::spawn(ping_store(Arc::clone(&engine)));
         let live = Arc::clone(&api);
-        tokio::spawn(async move { live.run_live().await });
+        tokio::spawn(async move { live.live.run(&live.engine, &live.closing).await });
         let alive = Arc::clone(&api);
-        let alive = tokio::spawn(async move { alive.keep_alive().await });
-        tokio::spawn(async move { api.keep_tokens_current().await });
+        let alive = tokio::spawn(async move {
+            let ApiState {
+                engine,
+                live,
+                closing,
+                ..
+            } = &*alive;
+            alive.instances.keep_alive(engine, live, closing).await;
+        });
+        tokio::spawn(async move { api.admin.keep_current().await });
         for tls in tls.into_iter().flatten() {
             tokio::spawn(async move { tls.keep_current().await });
         }
@@ -193,7 +201,7 @@ async fn ping_until_answered(store: &RedisStore, mut failed: impl FnMut(StoreErr
 struct Services {
     engine: Arc<Engine>,
     api: Arc<ApiState>,
-    gateway: Option<GatewayListener>,
+    gateway: Option<Arc<Gateway<Engine>>>,
     /// TLS of the listeners that use it.
     tls: [Option<ListenerTls>; Listener::ALL.len()],
 }
@@ -307,8 +315,7 @@ fn serve(
             },
         ),
         Listener::Grpc => {
-            let grpc = GrpcServer::new(Arc::clone(engine), closing.clone());
-            let server = http_server(grpc.router());
+            let server = http_server(grpc::router(engine, closing.clone()));
             port.serve(acceptor, GrpcConnections { server, closing });
         }
         Listener::Resp => port.serve(acceptor, RespServer::new(Arc::clone(engine), closing)),

@@ -11,7 +11,7 @@ mod recent;
 mod sampler;
 mod store_outage;
 mod top;
-mod trace_context;
+pub(crate) mod trace_context;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,6 @@ pub(crate) use otlp::Exporter;
 pub(crate) use recent::{MAX_RECENT, RecentRequest};
 pub(crate) use top::{MAX_WINDOW, TopBy, TopList};
 pub(crate) use trace_context::RequestIds;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use trace_context::fuzz_traceparent;
 
 use crate::config;
 use denials::{Denial, DenialLog};

@@ -9,7 +9,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tracing::field;
 
-use super::caller::Caller;
+use super::tokens::Caller;
 use crate::telemetry::RequestIds;
 use crate::telemetry::log::{AUDIT, AuditReservation};
 

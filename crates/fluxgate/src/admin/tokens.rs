@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fluxgate_core::text::parse_sha256;
+use fluxgate_http::Problem;
+use http::StatusCode;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -47,6 +49,35 @@ impl fmt::Debug for Token {
     }
 }
 
+/// The caller of an admin endpoint, as named in the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The name of the token, or `loopback`.
+    pub(crate) name: String,
+    pub(crate) role: Role,
+}
+
+impl Caller {
+    /// Returns the caller with this token, if its role suffices.
+    pub(super) fn with_role(token: &Token, role: Role) -> Result<Self, Problem> {
+        if token.role < role {
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "this needs the role {}; `{}` has the role {}",
+                    role.name(),
+                    token.name,
+                    token.role.name()
+                ),
+            ));
+        }
+        Ok(Self {
+            name: token.name.clone(),
+            role: token.role,
+        })
+    }
+}
+
 /// All tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens(Vec<Token>);
@@ -60,12 +91,12 @@ impl FileValue for TokensFile {
     type Value = Tokens;
     type Error = TokensError;
 
-    fn replaced_message(&self) -> &'static str {
-        "the tokens of the admin API have changed"
+    fn replaced_message(&self) -> String {
+        "the tokens of the admin API have changed".into()
     }
 
-    fn kept_message(&self) -> &'static str {
-        "the admin API keeps its tokens"
+    fn kept_message(&self) -> String {
+        "the admin API keeps its tokens".into()
     }
 
     fn read(&self) -> Result<Secret, TokensError> {

@@ -4,12 +4,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_core::json::without_position;
+use fluxgate_core::json::{whole_number, without_position};
 use fluxgate_http::Problem;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
+use serde_json::value::RawValue;
 
 /// The maximum size of a body.
 pub(super) const MAX_BYTES: usize = 64 * 1024;
@@ -149,6 +150,13 @@ pub(super) fn check_size(max_bytes: usize, bytes: usize) -> Result<(), Problem> 
 /// Returns the error for a missing field.
 pub(super) fn missing(name: &str) -> Problem {
     Problem::bad_request(format!("`{name}` is missing"))
+}
+
+/// Parses the `cost` of a call, if it has one.
+pub(super) fn parse_cost(cost: Option<&RawValue>) -> Result<Option<u64>, Problem> {
+    let error = || Problem::bad_request("`cost` must be a whole number from 0");
+    let parse = |cost: &RawValue| whole_number(cost.get()).ok_or_else(error);
+    cost.map(parse).transpose()
 }
 
 /// Parses a JSON object.

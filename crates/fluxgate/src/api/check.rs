@@ -14,8 +14,7 @@ use http::header::CONTENT_TYPE;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::body;
-use super::decision_json::{DecisionForm, write_decision};
-use super::response::{ApiResult, JSON, json_response};
+use super::response::{ApiResult, DecisionForm, JSON, json_response, write_decision};
 use super::state::{ApiState, SharedState};
 use crate::engine::EngineError;
 use crate::hold_span::{HoldText, parse_hold_span};
@@ -104,14 +103,13 @@ struct StatusOptions {
 impl StatusOptions {
     fn read(query: Option<&str>) -> Result<Self, Problem> {
         let mut options = Self::default();
+        let refuse = |detail: &str| Err(Problem::bad_request(detail));
         for pair in query.unwrap_or_default().split('&') {
             match pair.split_once('=').unwrap_or((pair, "")) {
                 ("", "") => {}
                 ("status", "true") => options.status = true,
                 ("status", "false") => options.status = false,
-                ("status", _) => {
-                    return Err(Problem::bad_request("`status` must be true or false"));
-                }
+                ("status", _) => return refuse("`status` must be true or false"),
                 ("failed_closed_status", "503") => {
                     options.failed_closed = FailedClosedStatus::ServiceUnavailable;
                 }
@@ -119,14 +117,11 @@ impl StatusOptions {
                     options.failed_closed = FailedClosedStatus::TooManyRequests;
                 }
                 ("failed_closed_status", _) => {
-                    return Err(Problem::bad_request(
-                        "`failed_closed_status` must be 503 or 429",
-                    ));
+                    return refuse("`failed_closed_status` must be 503 or 429");
                 }
                 _ => {
-                    return Err(Problem::bad_request(
-                        "the query may contain only `status` and `failed_closed_status`",
-                    ));
+                    let known = "`status` and `failed_closed_status`";
+                    return refuse(&format!("the query may contain only {known}"));
                 }
             }
         }

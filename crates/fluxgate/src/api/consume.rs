@@ -1,7 +1,7 @@
 //! `POST /v1/consume`: one bucket, whose parameters may come with the call.
 
 use axum::extract::{Request, State};
-use fluxgate_core::json::{JsonWriter, Text, whole_number};
+use fluxgate_core::json::{JsonWriter, Text};
 use fluxgate_core::store::{Micros, Retry};
 use fluxgate_core::{AdHocDecision, AdHocKey, Band, Decision, HoldId, Outcome};
 use fluxgate_http::Problem;
@@ -74,13 +74,7 @@ pub(super) async fn consume(State(api): SharedState, request: Request) -> ApiRes
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
     let call: ConsumeRequest<'_> = body::parse(&body)?;
-    let cost = match call.cost {
-        Some(cost) => Some(
-            whole_number(cost.get())
-                .ok_or_else(|| Problem::bad_request("`cost` must be a whole number from 0"))?,
-        ),
-        None => None,
-    };
+    let cost = body::parse_cost(call.cost)?;
     let name = &*call.rule_id.0;
     let identity = call.identity.unwrap_or_default();
     let identity = identity.values();

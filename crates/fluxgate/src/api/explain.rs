@@ -14,8 +14,7 @@ use serde::Serialize;
 
 use super::body;
 use super::check::{CheckRequest, only_rule_set};
-use super::decision_json::{DecisionForm, units_on_lease, write_decision};
-use super::response::{ApiResult, json_response};
+use super::response::{ApiResult, DecisionForm, json_response, units_on_lease, write_decision};
 use super::state::SharedState;
 use crate::admin::Role;
 use crate::engine::{EngineError, REDACTED};
@@ -27,7 +26,9 @@ pub(super) async fn explain(State(api): SharedState, request: Request) -> ApiRes
     let body = body::read(&head.headers, body).await?;
     let request: CheckRequest<'_> = body::parse(&body)?;
     let (rule_set, context) = request.into_context(|| only_rule_set(&api))?;
-    let mut explanation = api.engine.explain(&rule_set, &context).await?;
+    let engine = &api.engine;
+    let explained = engine.ready_limiter()?.explain(&rule_set, &context).await;
+    let mut explanation = engine.record_failure(explained)?;
     if api.admin.hides_identities {
         hide_identities(&mut explanation);
     }

@@ -6,18 +6,49 @@
 //! change how it is read. At the first request that is anything else, hyper takes over the
 //! connection together with the bytes that have been read.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
 
-use fluxgate_http::server::{Buffers, ClientStream, INPUT, LINGER, content_length, send};
-use tokio::time::{Instant, Sleep};
+use fluxgate_core::Decision;
+use fluxgate_http::server::{
+    Buffers, ClientStream, INPUT, LINGER, Listener, Origin, STATUS, content_length, request_id,
+    send, wall_clock, write_date, write_header, write_number, write_status,
+};
+use fluxgate_http::{PROBLEM_JSON, Problem};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body;
-use super::simple_request::{Operation, SimpleRequest, answer_request};
+use super::check::CheckRequest;
+use super::holds::release_hold;
+use super::response::{DecisionForm, write_decision};
 use super::state::ApiState;
 use crate::serve::HEADER_TIMEOUT;
+
+/// The operation of a simple request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    /// `POST /v1/check`.
+    Check,
+    /// `POST /v1/release`.
+    Release,
+}
+
+/// The body and the ids of a request.
+#[derive(Debug)]
+struct SimpleRequest<'a> {
+    operation: Operation,
+    /// The JSON.
+    body: &'a [u8],
+    /// `X-Request-Id`.
+    request_id: Option<&'a str>,
+    /// `traceparent`.
+    traceparent: Option<&'a str>,
+}
 
 /// More headers than clients of an API send.
 const MAX_HEADERS: usize = 24;
@@ -62,14 +93,9 @@ pub(crate) async fn serve<S: ClientStream>(
         buffers.release();
         // Resetting the timer at every request would cost more than checking it.
         if idle.deadline() < Instant::now() + HEADER_TIMEOUT / 2 {
-            postpone(idle.as_mut());
+            idle.as_mut().reset(Instant::now() + HEADER_TIMEOUT);
         }
     }
-}
-
-/// Starts the idle timeout again.
-fn postpone(idle: std::pin::Pin<&mut Sleep>) {
-    idle.reset(Instant::now() + HEADER_TIMEOUT);
 }
 
 /// Answers the simple requests that the input starts with; returns where they end, and how
@@ -106,6 +132,70 @@ async fn answer<S: ClientStream>(
         }
     }
     (start, read)
+}
+
+/// Answers a request: appends head and body of the response to `out`. `is_last` announces
+/// the end of the connection; `json` is scratch space.
+async fn answer_request(
+    api: &ApiState,
+    request: &SimpleRequest<'_>,
+    is_last: bool,
+    out: &mut Vec<u8>,
+    json: &mut Vec<u8>,
+) {
+    let origin = Origin::with_ids(Listener::Api, request.request_id, request.traceparent);
+    json.clear();
+    let answered = match request.operation {
+        Operation::Check => decide(api, request.body, &origin).await.map(Some),
+        Operation::Release => release(api, request.body, json).await.map(|()| None),
+    };
+    let status = match answered {
+        Ok(decision) => {
+            let now = wall_clock();
+            out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
+            if let Some(decision) = decision {
+                write_decision(json, &decision, DecisionForm::Decision);
+                api.headers.write_text(&decision, out);
+                if let Some(status) = decision.forbidden_status() {
+                    write_number(out, STATUS.as_str(), status.into());
+                }
+            }
+            write_date(now, out);
+            200
+        }
+        Err(problem) => {
+            json.clear();
+            origin.request_id();
+            problem.write(json);
+            let status = problem.status();
+            write_status(out, status);
+            write_header(out, "content-type", PROBLEM_JSON.as_bytes());
+            write_date(wall_clock(), out);
+            status.as_u16()
+        }
+    };
+    let telemetry = api.engine.telemetry();
+    telemetry.record_response(Listener::Api, status, || &origin);
+    if let Some(id) = origin.into_id() {
+        write_header(out, request_id::NAME, id.as_bytes());
+    }
+    if is_last {
+        write_header(out, "connection", b"close");
+    }
+    write_number(out, "content-length", json.len());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(json);
+}
+
+async fn release(api: &ApiState, body: &[u8], json: &mut Vec<u8>) -> Result<(), Problem> {
+    body::check_size(body::MAX_BYTES, body.len())?;
+    release_hold(&api.engine, body, json).await
+}
+
+async fn decide(api: &ApiState, json: &[u8], origin: &Origin<'_>) -> Result<Decision, Problem> {
+    body::check_size(body::MAX_BYTES, json.len())?;
+    let check: CheckRequest<'_> = body::parse(json)?;
+    check.decide(api, origin).await
 }
 
 /// Returns the simple request that the bytes start with, and its length.
@@ -194,41 +284,6 @@ fn keeps_alive(header: &httparse::Header<'_>) -> bool {
 }
 
 const _: () = assert!(INPUT >= 4096, "a simple request fits");
-
-/// Checks that a simple request in arbitrary bytes is recognized from exactly its own bytes.
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn fuzz(bytes: &[u8]) {
-    let Some((request, length)) = simple_request(bytes) else {
-        return;
-    };
-    let own = &bytes[..length];
-    assert!(own.ends_with(request.body));
-    let (again, again_length) = simple_request(own).expect("the request is complete");
-    assert_eq!((again.body, again_length), (request.body, length));
-    assert_eq!(again.request_id, request.request_id);
-    assert_eq!(again.traceparent, request.traceparent);
-    for end in (0..length).rev().step_by(1 + length / 64) {
-        assert!(
-            simple_request(&own[..end]).is_none(),
-            "at {end} of {length}"
-        );
-    }
-    let head = &own[..length - request.body.len()];
-    let mut headers = [httparse::EMPTY_HEADER; 64];
-    let mut parsed_head = httparse::Request::new(&mut headers);
-    let parsed = parsed_head.parse(head);
-    assert_eq!(parsed, Ok(httparse::Status::Complete(head.len())));
-    let values = |name: &str| {
-        let headers = parsed_head.headers.iter();
-        let named = headers.filter(|header| header.name.eq_ignore_ascii_case(name));
-        named.map(|header| header.value).collect::<Vec<_>>()
-    };
-    let lengths = values("content-length");
-    assert_eq!(lengths.len(), 1);
-    let length = std::str::from_utf8(lengths[0]).map(str::parse::<usize>);
-    assert_eq!(length, Ok(Ok(request.body.len())));
-    assert!(values("transfer-encoding").is_empty());
-}
 
 #[cfg(test)]
 mod tests {

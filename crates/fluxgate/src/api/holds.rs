@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use axum::extract::{Request, State};
-use fluxgate_core::json::{JsonWriter, Text, Texts, whole_number};
+use fluxgate_core::json::{JsonWriter, Text, Texts};
 use fluxgate_core::{HoldId, Settled, Settlement};
 use fluxgate_http::Problem;
 use http::StatusCode;
@@ -65,16 +65,12 @@ pub(super) async fn settle(State(api): SharedState, request: Request) -> ApiResu
     let body = body::read(&head.headers, body).await?;
     let call: SettleRequest<'_> = body::parse(&body)?;
     let hold = id(call.hold)?;
-    let cost = call.cost.map(|cost| {
-        let error = || Problem::bad_request("`cost` must be a whole number from 0");
-        whole_number(cost.get()).ok_or_else(error)
-    });
     let attributes = call.attributes.map(costs).transpose()?;
     let attributes = attributes.as_ref().map(|costs| {
         let costs = costs.iter().map(|(name, cost)| (&**name, *cost));
         costs.collect::<Vec<_>>()
     });
-    let settlement = match (cost.transpose()?, &attributes) {
+    let settlement = match (body::parse_cost(call.cost)?, &attributes) {
         (Some(_), Some(_)) => {
             let detail = "expected `cost` or `attributes`, found both";
             return Err(Problem::bad_request(detail));
@@ -118,7 +114,9 @@ pub(super) async fn cancel(State(api): SharedState, request: Request) -> ApiResu
     let text = call.reservation.ok_or_else(|| missing("reservation"))?;
     // No reservation has a text that is not an id.
     let id = text.0.parse().map_err(|_| no_reservation())?;
-    if api.engine.cancel(id).await? {
+    let engine = &api.engine;
+    let cancelled = engine.limiter().cancel_reservation(id).await;
+    if engine.record_failure(cancelled)? {
         Ok(json_response("{\"cancelled\":true}"))
     } else {
         Err(no_reservation())

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::State;
 use fluxgate_core::{KeyPart, RuleSet, RuleSets};
 use fluxgate_http::Problem;
+use http::request::Parts;
 use serde_json::{Map, Value, json};
 
 use super::pseudonyms::Pseudonyms;
@@ -15,8 +16,7 @@ use crate::admin::Role;
 use crate::telemetry::{MAX_RECENT, RecentRequest};
 
 /// Returns the recorded requests, the oldest first.
-pub(super) async fn recent(State(api): SharedState, request: Request) -> ApiResult {
-    let (head, _) = request.into_parts();
+pub(super) async fn recent(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     let most = read_most(head.uri.query().unwrap_or_default())?;
     let telemetry = Arc::clone(api.engine.telemetry());

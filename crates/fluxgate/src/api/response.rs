@@ -1,11 +1,15 @@
-//! Responses that all handlers share: JSON, and errors of the engine as problems.
+//! Responses that handlers share: JSON of decisions and of faults, and errors of the engine as
+//! problems.
 
 use axum::body::Body;
 use axum::response::Response;
-use fluxgate_core::LimiterError;
-use fluxgate_http::Problem;
+use fluxgate_core::json::JsonWriter;
+use fluxgate_core::yaml::Fault;
+use fluxgate_core::{BandState, Decision, LimiterError};
+use fluxgate_http::{Problem, write_denial_start};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use serde::Serialize;
 
 use crate::engine::EngineError;
 
@@ -34,4 +38,63 @@ impl From<EngineError> for Problem {
         };
         Self::new(status, error.to_string())
     }
+}
+
+/// The form of the JSON object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DecisionForm {
+    /// The decision only.
+    Decision,
+    /// The decision of an explanation, with the reason why a wait was refused.
+    Explanation,
+    /// A problem document (RFC 9457) with this status, extended by the decision.
+    Problem(StatusCode),
+}
+
+/// Appends the JSON object to `out`.
+pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: DecisionForm) {
+    if let DecisionForm::Problem(status) = form {
+        write_denial_start(decision, status, out);
+    }
+    let mut out = JsonWriter(out);
+    match form {
+        DecisionForm::Decision | DecisionForm::Explanation => out.text("{"),
+        DecisionForm::Problem(_) => {
+            out.text("\"violated-policies\":");
+            out.violated(decision);
+            out.text(",");
+        }
+    }
+    out.check_fields(decision);
+    if form == DecisionForm::Explanation
+        && let Some(refusal) = decision.wait_refusal()
+    {
+        out.text(",\"reason\":\"");
+        out.text(refusal.name());
+        out.text("\"");
+    }
+    out.text("}");
+}
+
+/// Returns the units of a band that are out on lease; `None` if its units are not leased.
+pub(super) fn units_on_lease(state: &BandState) -> Option<u64> {
+    state.band.lease().map(|_| state.on_lease)
+}
+
+/// A fault or a warning with its position.
+#[derive(Serialize)]
+pub(super) struct FaultJson<'a> {
+    line: usize,
+    column: usize,
+    message: &'a str,
+}
+
+/// Returns faults or warnings in a form that can be written as JSON.
+pub(super) fn fault_list(faults: &[Fault]) -> Vec<FaultJson<'_>> {
+    let faults = faults.iter().map(|Fault { position, message }| FaultJson {
+        line: position.line,
+        column: position.column,
+        message,
+    });
+    faults.collect()
 }

@@ -20,7 +20,7 @@ pub(super) type SharedState = State<Arc<ApiState>>;
 pub(crate) struct ApiState {
     pub(crate) engine: Arc<Engine>,
     /// Authorizes admin calls.
-    pub(super) admin: AdminAccess,
+    pub(crate) admin: AdminAccess,
     /// The filters of `/v1/forward_auth`.
     pub(super) filters: Filters,
     pub(super) headers: HeaderFamilies,
@@ -29,10 +29,10 @@ pub(crate) struct ApiState {
     /// Validates, simulates and formats rules for callers that only read, so that a write need
     /// not wait for them.
     pub(super) read_pool: BlockingPool,
-    pub(super) live: LiveFeed,
-    pub(super) instances: Instances,
+    pub(crate) live: LiveFeed,
+    pub(crate) instances: Instances,
     /// Cancelled when the service shuts down.
-    pub(super) closing: CancellationToken,
+    pub(crate) closing: CancellationToken,
 }
 
 impl ApiState {
@@ -53,24 +53,5 @@ impl ApiState {
             instances: Instances::default(),
             closing,
         })
-    }
-
-    /// Reloads the admin tokens whenever they change. Never returns; called once for all
-    /// cores.
-    pub(crate) async fn keep_tokens_current(&self) {
-        self.admin.keep_current().await;
-    }
-
-    /// Publishes the events of the live view until the service closes.
-    pub(crate) async fn run_live(&self) {
-        self.live.run(&self.engine, &self.closing).await;
-    }
-
-    /// Sends heartbeats to the other instances until the service closes.
-    pub(crate) async fn keep_alive(&self) {
-        let instances = &self.instances;
-        instances
-            .keep_alive(&self.engine, &self.live, &self.closing)
-            .await;
     }
 }

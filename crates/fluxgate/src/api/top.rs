@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::State;
 use fluxgate_core::rules::values::parse_duration;
 use fluxgate_http::Problem;
+use http::request::Parts;
 use serde_json::json;
 
 use super::pseudonyms::Pseudonyms;
@@ -58,8 +59,7 @@ impl TopQuery {
 }
 
 /// Returns the identities with the most requests or denials, by rule.
-pub(super) async fn top(State(api): SharedState, request: Request) -> ApiResult {
-    let (head, _) = request.into_parts();
+pub(super) async fn top(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     let query = TopQuery::read(head.uri.query().unwrap_or_default())?;
     let TopQuery { by, window, count } = query;

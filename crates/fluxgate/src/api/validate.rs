@@ -10,8 +10,7 @@ use fluxgate_core::{RuleSets, RulesError};
 use serde::{Deserialize, Serialize};
 
 use super::body;
-use super::fault_json::{FaultJson, fault_list};
-use super::response::{ApiResult, json_response};
+use super::response::{ApiResult, FaultJson, fault_list, json_response};
 use super::state::SharedState;
 use crate::admin::{AdminAccess, Role};
 

@@ -7,6 +7,7 @@ mod top;
 use http::Method;
 use serde_json::{Value, json};
 
+use super::input::read_request;
 use super::{Exit, Failure, print, print_file};
 pub(crate) use server::{OptionalServer, ServerArguments};
 use text::{Table, duration_of};
@@ -100,10 +101,9 @@ fn call(
     arguments: &ServerArguments,
     method: Method,
     path: &str,
-    body: Option<&Value>,
+    body: Option<Vec<u8>>,
 ) -> Result<Value, Failure> {
     let server = arguments.server()?;
-    let body = body.map(|body| body.to_string().into_bytes());
     run(server.call(method, path, body))
 }
 
@@ -119,9 +119,8 @@ fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> 
 /// Prints the decision about a request, which is charged. A denial ends with an exit code of
 /// its own.
 pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
-    let request = super::request::read_request(&arguments.request)?;
-    let server = arguments.server.server()?;
-    let decision = run(server.call(Method::POST, "/v1/check", Some(request)))?;
+    let request = read_request(&arguments.request)?;
+    let decision = call(&arguments.server, Method::POST, "/v1/check", Some(request))?;
     print(&format!("{decision}\n"))?;
     if decision["allowed"] == true {
         Ok(())
@@ -132,8 +131,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
 
 /// Returns how a service would decide a request.
 pub(crate) fn explain(server: &ServerArguments, request: Vec<u8>) -> Result<Value, Failure> {
-    let server = server.server()?;
-    run(server.call(Method::POST, "/v1/explain", Some(request)))
+    call(server, Method::POST, "/v1/explain", Some(request))
 }
 
 /// Prints what an identity has left.
@@ -179,7 +177,8 @@ pub(crate) fn refund(arguments: &RefundArguments) -> Result<(), Failure> {
     let target = &arguments.target;
     let mut fields = target.fields()?;
     fields["units"] = arguments.units.into();
-    let answer = call(&target.server, Method::POST, "/v1/refund", Some(&fields))?;
+    let body = fields.to_string().into_bytes();
+    let answer = call(&target.server, Method::POST, "/v1/refund", Some(body))?;
     let line = format!(
         "refunded {} to {}: {} left\n",
         arguments.units,
@@ -198,7 +197,8 @@ pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
     {
         fields.remove("identity");
     }
-    let answer = call(&target.server, Method::POST, "/v1/reset", Some(&fields))?;
+    let body = fields.to_string().into_bytes();
+    let answer = call(&target.server, Method::POST, "/v1/reset", Some(body))?;
     let plural = if answer["reset"] == 1 { "" } else { "s" };
     let line = format!(
         "reset {}: {} counter{plural}\n",

@@ -10,8 +10,8 @@ use fluxgate_core::{
 };
 
 use super::client::{self, OptionalServer};
-use super::request::read_request;
-use super::{Exit, Failure, print, rules};
+use super::input::{load_rules, read_request};
+use super::{Exit, Failure, print};
 use crate::api::explain::{action_name, explain_offline, explanation_json, mode_name};
 
 /// The arguments of `fluxgate explain`.
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return print(&format!("{explanation}\n"));
     };
     let instead = "ask the running service with --server";
-    let rules = rules::load(rules, instead)?;
+    let rules = load_rules(rules, instead)?;
     let explanation = explain_offline(rules, &request, arguments.rule_set.as_deref())
         .map_err(|problem| Failure::new(Exit::Data, format!("--request: {}", problem.detail())))?;
     if arguments.json {

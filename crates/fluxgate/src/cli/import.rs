@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fluxgate_import::{Format, ImportError, Imported, import};
 
-use crate::cli::files::is_same_file;
+use crate::cli::input::is_same_file;
 use crate::cli::{Exit, Failure, print, print_message};
 use crate::config::rule_file;
 

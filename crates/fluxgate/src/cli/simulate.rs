@@ -2,14 +2,14 @@
 
 mod files;
 mod progress;
-mod report_file;
 
 use std::io::{self, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use fluxgate_simulate::{Format, Options, ReportLabels, Simulation, SimulationError};
 
-use crate::cli::{Exit, Failure, print_message, rules};
+use crate::cli::input::load_rules;
+use crate::cli::{Exit, Failure, print_message};
 use files::{create_output, create_report, failure, is_standard, open_input};
 use progress::ProgressBar;
 
@@ -59,7 +59,7 @@ enum FormatArgument {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let load = |path: &Path| {
         let instead = "write them to a file: GET /v1/rule_sets/NAME of the running service";
-        rules::load(path, instead)
+        load_rules(path, instead)
     };
     let rules = load(&arguments.rules)?;
     let old_rules = arguments.against.as_deref().map(load).transpose()?;

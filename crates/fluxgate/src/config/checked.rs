@@ -8,12 +8,11 @@ use fluxgate_redis::HashKeys;
 
 use super::filters::{self, Filter};
 use super::gateway::Gateway;
-use super::listen::Listen;
+use super::listen::{Listen, Tls};
 use super::rules::Rules;
 use super::section::Section;
 use super::settings::{Admin, CallLimits, Keys, Shutdown, Telemetry};
 use super::store::Store;
-use super::tls::Tls;
 use super::tree;
 
 /// The validated configuration of the service.

@@ -8,8 +8,8 @@ use std::num::NonZeroU64;
 use fluxgate_gateway::{Limits, Timeouts};
 
 use super::filters::Filter;
+use super::listen::Tls;
 use super::section::Section;
-use super::tls::Tls;
 pub use llm::Llm;
 pub use route::Route;
 

@@ -1,12 +1,12 @@
 //! The listeners to open.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use fluxgate_core::yaml::{Faults, Node, Value};
 use fluxgate_http::server::Listener;
 
 use super::section::Section;
-use super::tls::Tls;
 use super::tree;
 
 /// The listeners. One that is not configured is not opened.
@@ -29,6 +29,17 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// The certificate, if it uses TLS. The gateway may have one in its own section instead.
     pub tls: Option<Tls>,
+}
+
+/// The files of a certificate, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate chain.
+    pub cert: PathBuf,
+    /// The private key of the first certificate.
+    pub key: PathBuf,
+    /// The authorities of client certificates, if clients need one.
+    pub client_ca: Option<PathBuf>,
 }
 
 impl Listen {
@@ -127,6 +138,30 @@ fn read_address(node: &Node, name: &str, faults: &mut Faults) -> Option<SocketAd
         faults.add(node.position, format!("{what}, {example}; {every}"));
     }
     address
+}
+
+impl Tls {
+    /// Reads the certificate of a listener, its key and perhaps the authorities of client
+    /// certificates.
+    pub(super) fn read(
+        section: &mut Section<'_, '_>,
+        fields: &'static [&'static str],
+    ) -> Option<Self> {
+        let tls = section.optional_section("tls", fields, |section| {
+            if section.get("cert").is_none() || section.get("key").is_none() {
+                section.missing("`tls` needs `cert` and `key`");
+            }
+            let (cert, key) = (section.path("cert"), section.path("key"));
+            let allows_clients = fields.contains(&"client_ca");
+            let client_ca = allows_clients.then(|| section.path("client_ca"));
+            Some(Self {
+                cert: cert?,
+                key: key?,
+                client_ca: client_ca.flatten(),
+            })
+        });
+        tls.flatten()
+    }
 }
 
 /// Parses `IP:PORT`, `localhost:PORT`, or `:PORT` for every address of the machine.

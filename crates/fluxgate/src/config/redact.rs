@@ -3,7 +3,7 @@
 
 use fluxgate_core::yaml::{Node, Value};
 
-use super::tree;
+use super::tree::{child, child_mut};
 
 /// Returns the rule sets with a placeholder for each API key. The placeholders differ,
 /// because an identity cannot have two overrides.
@@ -33,10 +33,10 @@ pub(super) fn api_keys(rule_sets: &Node) -> Node {
 fn redact_rule(rule: &mut Node) {
     let is = |node: &Node, name| node.as_text() == Some(name);
     // Which parts of an identity are API keys.
-    let secret: Vec<bool> = match tree::child(rule, "key").map(|key| &key.value) {
+    let secret: Vec<bool> = match child(rule, "key").map(|key| &key.value) {
         Some(Value::List(parts)) => parts.iter().map(|part| is(part, "api_key")).collect(),
         _ => {
-            let scope = tree::child(rule, "scope");
+            let scope = child(rule, "scope");
             vec![scope.is_some_and(|scope| is(scope, "per_api_key"))]
         }
     };
@@ -65,7 +65,7 @@ fn redact_match(rule: &mut Node, lists: &mut Vec<String>) {
     let keys = child_mut(rule, "match").and_then(|matches| child_mut(matches, "api_key"));
     let Some(keys) = keys else { return };
     for list in ["in", "not_in"] {
-        let name = tree::child(keys, list).and_then(Node::as_text);
+        let name = child(keys, list).and_then(Node::as_text);
         lists.extend(name.map(str::to_owned));
     }
     match child_mut(keys, "not") {
@@ -87,14 +87,4 @@ fn redact_keys(keys: &mut Node) {
             key.value = Value::Quoted(format!("(hidden {number})"));
         }
     }
-}
-
-fn child_mut<'n>(node: &'n mut Node, name: &str) -> Option<&'n mut Node> {
-    let Value::Map(pairs) = &mut node.value else {
-        return None;
-    };
-    let found = pairs
-        .iter_mut()
-        .find(|(key, _)| key.as_text() == Some(name));
-    found.map(|(_, value)| value)
 }

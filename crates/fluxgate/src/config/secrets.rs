@@ -28,9 +28,9 @@ impl Secret {
 
     /// Reads a file, without the newline at its end. `field` is the config field that names
     /// it.
-    pub fn read(field: &'static str, path: &Path) -> Result<Self, SecretError> {
+    pub fn read(field: &str, path: &Path) -> Result<Self, SecretError> {
         let failed = |kind| SecretError {
-            field,
+            field: field.to_owned(),
             path: path.into(),
             kind,
         };
@@ -49,12 +49,12 @@ impl Secret {
     }
 
     /// Reads a file that must be UTF-8, without the newline at its end.
-    pub fn read_text(field: &'static str, path: &Path) -> Result<Self, SecretError> {
+    pub fn read_text(field: &str, path: &Path) -> Result<Self, SecretError> {
         let secret = Self::read(field, path)?;
         match secret.as_text() {
             Some(_) => Ok(secret),
             None => Err(SecretError {
-                field,
+                field: field.to_owned(),
                 path: path.into(),
                 kind: SecretErrorKind::NotUtf8,
             }),
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Secret {
 #[error("`{field}`: {}: {kind}", path.display())]
 pub struct SecretError {
     /// The field that names the file.
-    pub field: &'static str,
+    pub field: String,
     /// The file.
     pub path: PathBuf,
     kind: SecretErrorKind,

@@ -15,11 +15,22 @@ pub(super) const SIZE_UNITS: [(&str, u64); 4] = [
 ];
 
 /// Returns the value of a field, if the node is a mapping that has it.
-pub(super) fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+pub(crate) fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
     let Value::Map(pairs) = &node.value else {
         return None;
     };
     let found = pairs.iter().find(|(key, _)| key.as_text() == Some(name));
+    found.map(|(_, value)| value)
+}
+
+/// Returns the value of a field, mutably.
+pub(crate) fn child_mut<'n>(node: &'n mut Node, name: &str) -> Option<&'n mut Node> {
+    let Value::Map(pairs) = &mut node.value else {
+        return None;
+    };
+    let found = pairs
+        .iter_mut()
+        .find(|(key, _)| key.as_text() == Some(name));
     found.map(|(_, value)| value)
 }
 

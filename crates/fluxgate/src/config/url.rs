@@ -9,10 +9,8 @@ use url::{Host, Url};
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     text: String,
-    shown: String,
+    url: Url,
     pub(super) transport: Transport,
-    pub(super) has_user: bool,
-    pub(super) has_password: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,24 +51,30 @@ impl RedisUrl {
             _ => {}
         }
         Ok(Self {
-            shown: without_password(&url, text),
-            transport,
-            has_user: !url.username().is_empty(),
-            has_password: url.password().is_some(),
             text: text.into(),
+            url,
+            transport,
         })
+    }
+
+    pub(super) fn has_user(&self) -> bool {
+        !self.url.username().is_empty()
+    }
+
+    pub(super) fn has_password(&self) -> bool {
+        self.url.password().is_some()
     }
 }
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&without_password(&self.url, &self.text))
     }
 }
 
 impl fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RedisUrl({:?})", self.shown)
+        write!(f, "RedisUrl({self})")
     }
 }
 
@@ -78,7 +82,6 @@ impl fmt::Debug for RedisUrl {
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpUrl {
     text: String,
-    shown: String,
     url: Url,
 }
 
@@ -86,6 +89,11 @@ impl HttpUrl {
     /// Returns the URL with its password.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Returns its parts.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
     }
 
     /// Returns whether the scheme is `https`.
@@ -109,24 +117,20 @@ impl HttpUrl {
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let url = http_url(text)?;
-        Ok(Self {
-            shown: without_password(&url, text),
-            text: text.into(),
-            url,
-        })
+        let (text, url) = (text.to_owned(), http_url(text)?);
+        Ok(Self { text, url })
     }
 }
 
 impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&without_password(&self.url, &self.text))
     }
 }
 
 impl fmt::Debug for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HttpUrl({:?})", self.shown)
+        write!(f, "HttpUrl({self})")
     }
 }
 

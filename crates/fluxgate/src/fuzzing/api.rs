@@ -36,7 +36,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Sends requests. Every response comes in time, is not a server error, and is valid JSON if
 /// it is declared as JSON.
-pub(super) fn check(bytes: &[u8]) {
+pub fn check(bytes: &[u8]) {
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

@@ -9,7 +9,7 @@ use crate::config::{ConfigError, FaultLocation, RawConfig, effective_yaml};
 
 /// Loads a config. The effective form of a valid config loads again as the same config;
 /// every fault of an invalid config has a position. Files that it names are not read.
-pub(super) fn check(bytes: &[u8]) {
+pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };

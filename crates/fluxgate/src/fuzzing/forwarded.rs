@@ -11,8 +11,8 @@ const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 /// Reads the client address from a header. The first byte chooses the header, the rest are
 /// its lines. An untrusted peer is always the client itself, and an address from a trusted
 /// proxy is in the header.
-pub(super) fn check(bytes: &[u8]) {
-    crate::telemetry::fuzz_traceparent(bytes);
+pub fn check(bytes: &[u8]) {
+    crate::telemetry::trace_context::fuzz::traceparent(bytes);
     let Some((first, rest)) = bytes.split_first() else {
         return;
     };

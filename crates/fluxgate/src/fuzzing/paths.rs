@@ -9,7 +9,7 @@ use http::request::Parts;
 /// Reads a path, which may lack its first slash. Its normal form equals that of a slow
 /// model, both transports of the gateway agree on it and forward the raw form, and no rule
 /// on the normal form is skipped.
-pub(super) fn check(bytes: &[u8]) {
+pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };

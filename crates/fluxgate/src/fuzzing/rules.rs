@@ -12,7 +12,7 @@ const START: u64 = 1_700_000_001_234_567;
 
 /// Loads a rule file. Every fault of an invalid file has a position in it; the rules of a
 /// valid file make consistent decisions.
-pub(super) fn check(bytes: &[u8]) {
+pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };

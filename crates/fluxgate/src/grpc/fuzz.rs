@@ -27,7 +27,7 @@ rule_sets:
 
 /// Checks that a call gets a status for each of its descriptors, or an error with a
 /// message.
-pub(crate) fn envoy(bytes: &[u8]) {
+pub fn envoy(bytes: &[u8]) {
     let Ok(message) = RateLimitRequest::decode(bytes) else {
         return;
     };

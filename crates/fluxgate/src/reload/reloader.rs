@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fluxgate_core::RuleSets;
 use fluxgate_redis::BackOff;
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::changes::{log_changes, log_warnings};
 use super::snapshot::{CompiledRules, ReloadError, Snapshot, run_blocking};
-use super::source::{RuleSource, SourceInfo};
-use super::stale_state::{StaleStateCleaner, has_resets};
+use super::source::RuleSource;
 use crate::config::{Filter, source_warnings};
 use crate::engine::Engine;
 use crate::failure::{Exit, Failure};
@@ -27,7 +27,7 @@ const MAX_REQUESTS: usize = 64;
 pub(crate) struct ReloadHandle {
     requests: mpsc::Sender<ReloadRequest>,
     /// Where the rules come from.
-    pub(crate) source: SourceInfo,
+    pub(crate) source: Arc<RuleSource>,
 }
 
 /// Receives the outcome of a reload.
@@ -102,10 +102,14 @@ impl RuleReloader {
         filters: Vec<Filter>,
     ) -> (Self, ReloadHandle) {
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
-        let info = source.info();
+        let source = Arc::new(source);
+        let handle = ReloadHandle {
+            requests: sender,
+            source: Arc::clone(&source),
+        };
         let reloader = Self {
             engine,
-            source: Arc::new(source),
+            source,
             requests,
             changed: Arc::default(),
             active: None,
@@ -114,14 +118,7 @@ impl RuleReloader {
             filters,
             warned: BTreeSet::new(),
         };
-        let requests = sender;
-        (
-            reloader,
-            ReloadHandle {
-                requests,
-                source: info,
-            },
-        )
+        (reloader, handle)
     }
 
     /// Reads the first rules, unless they are in Redis. They must be valid for the
@@ -285,4 +282,35 @@ impl RuleReloader {
             }
         }
     }
+}
+
+/// A background task that deletes the state of one replaced set of rules after another.
+#[derive(Debug)]
+struct StaleStateCleaner(mpsc::UnboundedSender<Arc<RuleSets>>);
+
+impl StaleStateCleaner {
+    fn start(engine: &Arc<Engine>) -> Self {
+        let (sender, mut queue) = mpsc::unbounded_channel::<Arc<RuleSets>>();
+        let engine = Arc::clone(engine);
+        tokio::spawn(async move {
+            while let Some(replaced) = queue.recv().await {
+                if let Err(error) = engine.reset_replaced(&replaced).await {
+                    tracing::warn!(%error, "old state of changed rules could not be deleted");
+                }
+            }
+        });
+        Self(sender)
+    }
+
+    /// Queues replaced rules.
+    fn add(&self, replaced: Arc<RuleSets>) {
+        // The task ends only when the service closes.
+        let _ = self.0.send(replaced);
+    }
+}
+
+/// Returns whether any of the rules has state to delete.
+fn has_resets(rules: &RuleSets) -> bool {
+    let mut rules = rules.iter().flat_map(|set| set.rules());
+    rules.any(|rule| rule.reset_on_change())
 }

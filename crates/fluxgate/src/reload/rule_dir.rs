@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use fluxgate_core::regular_file::MAX_BYTES;
 use fluxgate_core::rules::RuleOptions;
-use fluxgate_core::yaml::{Faults, Node, Position, Value};
+use fluxgate_core::yaml::{Faults, Node, Value};
 use fluxgate_core::{RuleSets, RulesError, regular_file};
 
 use super::snapshot::{
-    CompiledRules, DirectoryFiles, ReloadError, Snapshot, invalid, warning_lines,
+    CompiledRules, DirectoryFiles, ReloadError, Snapshot, invalid, no_rules, warning_lines,
 };
 use crate::config::{Deployment, rule_file};
 
@@ -24,7 +24,12 @@ pub(crate) fn rules_in(
     options: RuleOptions,
     deployment: Deployment,
 ) -> Result<CompiledRules, ReloadError> {
-    let dir = RuleDir::new(path.to_owned(), Duration::ZERO, options, deployment);
+    let dir = RuleDir {
+        path: path.to_owned(),
+        poll: Duration::ZERO,
+        options,
+        deployment,
+    };
     dir.compile(&dir.settled()?)
 }
 
@@ -33,25 +38,11 @@ pub(crate) fn rules_in(
 pub(crate) struct RuleDir {
     pub(super) path: PathBuf,
     pub(super) poll: Duration,
-    options: RuleOptions,
-    deployment: Deployment,
+    pub(super) options: RuleOptions,
+    pub(super) deployment: Deployment,
 }
 
 impl RuleDir {
-    pub(super) fn new(
-        path: PathBuf,
-        poll: Duration,
-        options: RuleOptions,
-        deployment: Deployment,
-    ) -> Self {
-        Self {
-            path,
-            poll,
-            options,
-            deployment,
-        }
-    }
-
     /// Reads the files, in the order of their names.
     pub(super) fn snapshot(&self, active: Option<&Snapshot>) -> Result<Snapshot, ReloadError> {
         let files = self.settled()?;
@@ -106,7 +97,7 @@ impl RuleDir {
     /// Compiles the rules of all files, all or none.
     pub(super) fn compile(&self, read: &DirectoryFiles) -> Result<CompiledRules, ReloadError> {
         let mut reader = DirectoryReader {
-            rules: RuleSets::read(&nothing(), self.options, &mut Faults::default()),
+            rules: no_rules(self.options),
             options: self.options,
             deployment: &self.deployment,
             defined_in: HashMap::new(),
@@ -252,13 +243,6 @@ fn is_yaml_file(path: &Path) -> bool {
     });
     // `is_dir` follows links: Kubernetes mounts volumes as links.
     !hidden && is_yaml && !path.is_dir()
-}
-
-fn nothing() -> Node {
-    Node {
-        value: Value::Map(Vec::new()),
-        position: Position { line: 1, column: 1 },
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use fluxgate_core::RuleSets;
-use fluxgate_core::yaml::{Fault, Position};
+use fluxgate_core::rules::RuleOptions;
+use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
 use fluxgate_redis::StoredRules;
 
 use crate::config::{Deployment, RawConfig, Rules};
@@ -39,13 +40,16 @@ pub(crate) struct CompiledRules {
 }
 
 /// Why the content of a source is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReloadError {
     /// The source cannot be read.
+    #[error("{0}")]
     Unreadable(String),
     /// The server did not answer, or answered with an error.
+    #[error("{0}")]
     NoAnswer(String),
     /// The content is invalid; one line a fault.
+    #[error("{}", .0.join("\n"))]
     Invalid(Vec<String>),
 }
 
@@ -57,15 +61,6 @@ impl ReloadError {
     }
 }
 
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(why) | Self::NoAnswer(why) => f.write_str(why),
-            Self::Invalid(faults) => f.write_str(&faults.join("\n")),
-        }
-    }
-}
-
 impl From<ReloadError> for Failure {
     fn from(error: ReloadError) -> Self {
         let exit = match error {
@@ -74,6 +69,15 @@ impl From<ReloadError> for Failure {
         };
         Self::new(exit, error)
     }
+}
+
+/// Returns rules without any set.
+pub(super) fn no_rules(options: RuleOptions) -> RuleSets {
+    let none = Node {
+        value: Value::Map(Vec::new()),
+        position: Position { line: 1, column: 1 },
+    };
+    RuleSets::read(&none, options, &mut Faults::default())
 }
 
 /// Returns the lines for warnings about the rules of one file or set: `a.yaml:3:7: warning: …`.

@@ -27,33 +27,12 @@ pub(crate) enum RuleSource {
     Redis(RedisRules),
 }
 
-/// A [`RuleSource`] as the API shows it; the admin API writes to `Redis`.
-#[derive(Clone, Debug)]
-pub(crate) enum SourceInfo {
-    Fixed,
-    File(PathBuf),
-    Dir(PathBuf),
-    Redis(RuleStore),
-}
-
-impl SourceInfo {
-    /// Returns the name of the kind.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Fixed => "demo",
-            Self::File(_) => "file",
-            Self::Dir(_) => "dir",
-            Self::Redis(_) => "redis",
-        }
-    }
-}
-
-impl fmt::Display for SourceInfo {
+impl fmt::Display for RuleSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fixed => write!(f, "the built-in demo"),
-            Self::File(path) => write!(f, "the config file {}", path.display()),
-            Self::Dir(path) => write!(f, "the directory {}", path.display()),
+            Self::Fixed(_) => write!(f, "the built-in demo"),
+            Self::File(file) => write!(f, "the config file {}", file.path.display()),
+            Self::Dir(dir) => write!(f, "the directory {}", dir.path.display()),
             Self::Redis(_) => write!(f, "Redis"),
         }
     }
@@ -70,24 +49,38 @@ impl RuleSource {
         let options = config.rule_options();
         let deployment = Deployment::located(config, |field| raw.place_of(field));
         match (&config.rules, file, store) {
-            (Rules::Directory { path, poll }, _, _) => {
-                Self::Dir(RuleDir::new(path.clone(), *poll, options, deployment))
-            }
-            (Rules::Redis { poll }, _, AnyStore::Redis(store)) => {
-                let store = store.rule_store();
-                Self::Redis(RedisRules::new(store, *poll, options, deployment))
-            }
+            (Rules::Directory { path, poll }, _, _) => Self::Dir(RuleDir {
+                path: path.clone(),
+                poll: *poll,
+                options,
+                deployment,
+            }),
+            (Rules::Redis { poll }, _, AnyStore::Redis(store)) => Self::Redis(RedisRules {
+                store: store.rule_store(),
+                poll: *poll,
+                options,
+                deployment,
+            }),
             (_, Some(file), _) => Self::File(file),
             (_, None, _) => Self::Fixed(raw.clone()),
         }
     }
 
-    pub(crate) fn info(&self) -> SourceInfo {
+    /// Returns the name of the kind.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Fixed(_) => SourceInfo::Fixed,
-            Self::File(file) => SourceInfo::File(file.path.clone()),
-            Self::Dir(dir) => SourceInfo::Dir(dir.path.clone()),
-            Self::Redis(stored) => SourceInfo::Redis(stored.store.clone()),
+            Self::Fixed(_) => "demo",
+            Self::File(_) => "file",
+            Self::Dir(_) => "dir",
+            Self::Redis(_) => "redis",
+        }
+    }
+
+    /// Returns the store of the rules, if they are in Redis. The admin API writes to it.
+    pub(crate) fn rule_store(&self) -> Option<&RuleStore> {
+        match self {
+            Self::Redis(stored) => Some(&stored.store),
+            _ => None,
         }
     }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::rules::RuleOptions;
-use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
+use fluxgate_core::yaml::{Fault, Node, Value};
 use fluxgate_core::{RuleSets, RulesError};
 use fluxgate_redis::{BackOff, RuleStore, RuleSubscription, StoredRules};
 use tokio::sync::Notify;
 
-use super::json::parse_node;
-use super::snapshot::{CompiledRules, ReloadError, Snapshot, warning_lines};
+use super::json::parse_json;
+use super::snapshot::{CompiledRules, ReloadError, Snapshot, no_rules, warning_lines};
 use crate::config::Deployment;
 
 /// The rules in the store's Redis.
@@ -18,25 +18,11 @@ use crate::config::Deployment;
 pub(crate) struct RedisRules {
     pub(super) store: RuleStore,
     pub(super) poll: Duration,
-    options: RuleOptions,
-    deployment: Deployment,
+    pub(super) options: RuleOptions,
+    pub(super) deployment: Deployment,
 }
 
 impl RedisRules {
-    pub(super) fn new(
-        store: RuleStore,
-        poll: Duration,
-        options: RuleOptions,
-        deployment: Deployment,
-    ) -> Self {
-        Self {
-            store,
-            poll,
-            options,
-            deployment,
-        }
-    }
-
     /// Reads the stored rules, unless a known snapshot has their version.
     pub(super) async fn snapshot(
         &self,
@@ -64,16 +50,12 @@ impl RedisRules {
 
     /// Compiles the rules of all sets, all or none.
     pub(super) fn compile(&self, stored: &StoredRules) -> Result<CompiledRules, ReloadError> {
-        let none = Node {
-            value: Value::Map(Vec::new()),
-            position: START,
-        };
-        let mut rules = RuleSets::read(&none, self.options, &mut Faults::default());
+        let mut rules = no_rules(self.options);
         let (mut wrong, mut warnings) = (Vec::new(), Vec::new());
         for (name, set) in &stored.sets {
-            let read = parse_node(&set.text)
+            let read = parse_json(&set.text)
                 .map_err(|fault| vec![fault])
-                .and_then(|(_, node)| {
+                .and_then(|node| {
                     let set = check_set(name, node.clone(), self.options)?;
                     Ok((set, wrap_in_mapping(name, node)))
                 });
@@ -98,8 +80,6 @@ impl RedisRules {
         }
     }
 }
-
-const START: Position = Position { line: 1, column: 1 };
 
 /// The longest wait before the next attempt to subscribe.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);

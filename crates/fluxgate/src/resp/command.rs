@@ -1,5 +1,7 @@
 //! The table of commands.
 
+use ArgumentKind::{Block, Integer, Key, Text};
+
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
@@ -152,11 +154,11 @@ pub(super) const ALL: &[CommandSpec] = &[
         summary: "Charges a key by the limit that comes with the command.",
         key: Some(1),
         arguments: &[
-            required("key", ArgumentKind::Key),
-            required("max_burst", ArgumentKind::Integer),
-            required("count", ArgumentKind::Integer),
-            required("period", ArgumentKind::Integer),
-            optional("quantity", ArgumentKind::Integer),
+            required("key", Key),
+            required("max_burst", Integer),
+            required("count", Integer),
+            required("period", Integer),
+            optional("quantity", Integer),
         ],
         ..DECISION
     },
@@ -165,13 +167,10 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "fg.check",
         summary: "Decides a request by the rules of a rule set.",
         arguments: &[
-            required("rule_set", ArgumentKind::Text),
+            required("rule_set", Text),
             any_number(
                 "field-value",
-                ArgumentKind::Block(&[
-                    required("field", ArgumentKind::Text),
-                    required("value", ArgumentKind::Text),
-                ]),
+                Block(&[required("field", Text), required("value", Text)]),
             ),
         ],
         ..DECISION
@@ -180,27 +179,21 @@ pub(super) const ALL: &[CommandSpec] = &[
         command: Command::Settle,
         name: "fg.settle",
         summary: "Settles a hold with the real cost.",
-        arguments: &[
-            required("hold", ArgumentKind::Text),
-            optional("cost", ArgumentKind::Integer),
-        ],
+        arguments: &[required("hold", Text), optional("cost", Integer)],
         ..DECISION
     },
     CommandSpec {
         command: Command::Renew,
         name: "fg.renew",
         summary: "Extends a hold to a duration from now.",
-        arguments: &[
-            required("hold", ArgumentKind::Text),
-            required("hold_for", ArgumentKind::Text),
-        ],
+        arguments: &[required("hold", Text), required("hold_for", Text)],
         ..DECISION
     },
     CommandSpec {
         command: Command::Release,
         name: "fg.release",
         summary: "Releases a hold: its slots are free, and its units return.",
-        arguments: &[required("hold", ArgumentKind::Text)],
+        arguments: &[required("hold", Text)],
         ..DECISION
     },
     CommandSpec {
@@ -208,7 +201,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "ping",
         summary: "Returns PONG, or the message.",
         flags: &["fast"],
-        arguments: &[optional("message", ArgumentKind::Text)],
+        arguments: &[optional("message", Text)],
         ..CONNECTION
     },
     CommandSpec {
@@ -216,44 +209,35 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "echo",
         summary: "Returns the message.",
         flags: &["fast"],
-        arguments: &[required("message", ArgumentKind::Text)],
+        arguments: &[required("message", Text)],
         ..CONNECTION
     },
     CommandSpec {
         command: Command::Hello,
         name: "hello",
         summary: "Selects the protocol version and describes the server.",
-        arguments: &[
-            optional("protover", ArgumentKind::Integer),
-            any_number("option", ArgumentKind::Text),
-        ],
+        arguments: &[optional("protover", Integer), any_number("option", Text)],
         ..CONNECTION
     },
     CommandSpec {
         command: Command::Auth,
         name: "auth",
         summary: "Accepts any password for the user `default`.",
-        arguments: &[
-            optional("username", ArgumentKind::Text),
-            required("password", ArgumentKind::Text),
-        ],
+        arguments: &[optional("username", Text), required("password", Text)],
         ..CONNECTION
     },
     CommandSpec {
         command: Command::Client,
         name: "client",
         summary: "Names or describes this connection.",
-        arguments: &[
-            required("subcommand", ArgumentKind::Text),
-            any_number("argument", ArgumentKind::Text),
-        ],
+        arguments: &[required("subcommand", Text), any_number("argument", Text)],
         ..CONNECTION
     },
     CommandSpec {
         command: Command::Select,
         name: "select",
         summary: "Selects database 0, the only one.",
-        arguments: &[required("index", ArgumentKind::Integer)],
+        arguments: &[required("index", Integer)],
         ..CONNECTION
     },
     CommandSpec {
@@ -261,8 +245,8 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "command",
         summary: "Describes the commands.",
         arguments: &[
-            optional("subcommand", ArgumentKind::Text),
-            any_number("command-name", ArgumentKind::Text),
+            optional("subcommand", Text),
+            any_number("command-name", Text),
         ],
         ..SERVER
     },
@@ -270,7 +254,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         command: Command::Info,
         name: "info",
         summary: "Describes the server.",
-        arguments: &[any_number("section", ArgumentKind::Text)],
+        arguments: &[any_number("section", Text)],
         ..SERVER
     },
     CommandSpec {
@@ -302,10 +286,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "watch",
         summary: "Not supported; returns an error.",
         key: Some(1),
-        arguments: &[
-            required("key", ArgumentKind::Key),
-            any_number("key", ArgumentKind::Key),
-        ],
+        arguments: &[required("key", Key), any_number("key", Key)],
         ..TRANSACTION
     },
     CommandSpec {
@@ -319,7 +300,7 @@ pub(super) const ALL: &[CommandSpec] = &[
         name: "quit",
         summary: "Closes the connection.",
         // Like Redis, ignores arguments.
-        arguments: &[any_number("ignored", ArgumentKind::Text)],
+        arguments: &[any_number("ignored", Text)],
         ..CONNECTION
     },
 ];

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use super::check::{self, Check};
 use super::client::Client;
 use super::command::{Command, CommandSpec};
-use super::pipeline::PendingDecisions;
 use super::reply::{CommandError, Replies, Version};
 use super::request::{self, Arguments, ParsedRequest, RequestForm, parse_integer};
-use super::throttle::{LimitCache, Throttle};
+use super::throttle::{LimitCache, PendingDecisions, Throttle};
 use super::transaction::{QueuedCommands, Transaction};
-use super::{command_info, hello, hold, info};
+use super::{command_info, hold, info};
 use crate::engine::Engine;
 
 /// Replies of this length are sent before the next command runs.
@@ -191,6 +190,7 @@ impl Session {
             return Err(CommandError::arguments(spec.name));
         }
         let too_many = || Err(CommandError::arguments(spec.name));
+        let refuse = |error: &'static str| Err(CommandError::new(error));
         let arguments_after_name = &arguments[1..];
         match (spec.command, arguments_after_name) {
             (Command::Throttle, _) => {
@@ -208,9 +208,9 @@ impl Session {
             (Command::Ping, []) => replies.simple("PONG"),
             (Command::Ping | Command::Echo, [message]) => replies.bulk(message),
             (Command::Ping | Command::Echo, _) => return too_many(),
-            (Command::Hello, options) => hello::hello(&mut self.client, options, replies)?,
+            (Command::Hello, options) => info::hello(&mut self.client, options, replies)?,
             (Command::Auth, arguments) => {
-                hello::auth(arguments)?;
+                info::auth(arguments)?;
                 replies.ok();
             }
             (Command::Client, [subcommand, more @ ..]) => {
@@ -218,12 +218,8 @@ impl Session {
             }
             (Command::Select, [index]) => match parse_integer(index) {
                 Some(0) => replies.ok(),
-                Some(_) => return Err(CommandError::new("ERR DB index is out of range")),
-                None => {
-                    return Err(CommandError::new(
-                        "ERR value is not an integer or out of range",
-                    ));
-                }
+                Some(_) => return refuse("ERR DB index is out of range"),
+                None => return refuse("ERR value is not an integer or out of range"),
             },
             (Command::Client | Command::Select, _) => return too_many(),
             (Command::Describe, more) => command_info::run(more, replies)?,
@@ -235,7 +231,7 @@ impl Session {
                 replies.simple("RESET");
             }
             (Command::Multi, _) if self.transaction.is_some() => {
-                return Err(CommandError::new("ERR MULTI calls can not be nested"));
+                return refuse("ERR MULTI calls can not be nested");
             }
             (Command::Multi, _) => {
                 self.transaction = Some(Transaction::default());
@@ -245,15 +241,13 @@ impl Session {
             (Command::Exec, _) => return too_many(),
             (Command::Discard, _) => match self.transaction.take() {
                 Some(_) => replies.ok(),
-                None => return Err(CommandError::new("ERR DISCARD without MULTI")),
+                None => return refuse("ERR DISCARD without MULTI"),
             },
             (Command::Watch, _) if self.transaction.is_some() => {
-                return Err(CommandError::new("ERR WATCH inside MULTI is not allowed"));
+                return refuse("ERR WATCH inside MULTI is not allowed");
             }
             (Command::Watch, _) => {
-                return Err(CommandError::new(
-                    "ERR WATCH is not supported: keys cannot be watched",
-                ));
+                return refuse("ERR WATCH is not supported: keys cannot be watched");
             }
             (Command::Unwatch | Command::Quit, _) => replies.ok(),
         }

@@ -1,6 +1,9 @@
 //! `CL.THROTTLE key max_burst count period [quantity]`, compatible with redis-cell.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use fluxgate_core::store::Retry;
 use fluxgate_core::{AdHocDecision, AdHocKey, Band};
@@ -10,11 +13,14 @@ use super::reply::{CommandError, Replies};
 use super::request::parse_integer;
 use crate::engine::{Engine, ThrottleParameters};
 
+/// How many calls run at once.
+const MAX_CALLS: usize = 64;
+
 /// A parsed command.
 #[derive(Clone, Debug)]
 pub(super) struct Throttle<'a> {
     /// The key that is charged.
-    pub(super) key: &'a [u8],
+    key: &'a [u8],
     band: Arc<Band>,
     quantity: u64,
 }
@@ -97,6 +103,72 @@ impl ThrottleDecision {
         match decision.remaining {
             Some(_) => replies.integer(decision.reset_after.ceil_secs()),
             None => replies.integer(-1),
+        }
+    }
+}
+
+/// Decisions that are not yet written, in the order of the commands.
+///
+/// Calls with different keys are independent, so they run concurrently. A call whose key is in use
+/// waits for the earlier calls, so each key is charged in the order of the commands.
+#[derive(Default)]
+pub(super) struct PendingDecisions<'a>(Vec<PendingEntry<'a>>);
+
+struct PendingEntry<'a> {
+    key: &'a [u8],
+    decision: DecisionState<'a>,
+}
+
+enum DecisionState<'a> {
+    Pending(Pin<Box<dyn Future<Output = ThrottleDecision> + Send + 'a>>),
+    Ready(ThrottleDecision),
+}
+
+impl<'a> PendingDecisions<'a> {
+    /// Adds a command. Its call starts with the next [`finish`](Self::finish).
+    pub(super) async fn push(
+        &mut self,
+        throttle: Throttle<'a>,
+        engine: &'a Engine,
+        replies: &mut Replies<'_>,
+    ) {
+        let key = throttle.key;
+        if self.0.len() == MAX_CALLS || self.0.iter().any(|other| other.key == key) {
+            self.finish(replies).await;
+        }
+        let decision = Box::pin(async move { throttle.decide(engine).await });
+        self.0.push(PendingEntry {
+            key,
+            decision: DecisionState::Pending(decision),
+        });
+    }
+
+    /// Waits for all decisions and writes them.
+    pub(super) async fn finish(&mut self, replies: &mut Replies<'_>) {
+        if self.0.is_empty() {
+            return;
+        }
+        poll_fn(|cx| {
+            let mut all_ready = true;
+            for PendingEntry { decision, .. } in &mut self.0 {
+                if let DecisionState::Pending(pending) = decision {
+                    match pending.as_mut().poll(cx) {
+                        Poll::Ready(decided) => *decision = DecisionState::Ready(decided),
+                        Poll::Pending => all_ready = false,
+                    }
+                }
+            }
+            if all_ready {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        for PendingEntry { decision, .. } in self.0.drain(..) {
+            if let DecisionState::Ready(decided) = decision {
+                decided.write(replies);
+            }
         }
     }
 }

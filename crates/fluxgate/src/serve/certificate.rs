@@ -24,15 +24,8 @@ pub(super) type Certificate = ReloadedFile<CertificateFiles>;
 pub(super) struct CertificateFiles {
     listener: Listener,
     tls: Tls,
-    /// The config fields that name them.
-    fields: CertificateFields,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct CertificateFields {
-    cert: &'static str,
-    key: &'static str,
-    client_ca: &'static str,
+    /// The config section that names them.
+    section: &'static str,
 }
 
 /// The content of the files.
@@ -53,7 +46,7 @@ pub(crate) enum CertificateError {
     #[error("`{field}`: {}: {why}", path.display())]
     Unusable {
         /// The config field that names the file.
-        field: &'static str,
+        field: String,
         /// The file.
         path: PathBuf,
         /// The cause.
@@ -65,7 +58,9 @@ impl From<CertificateError> for Failure {
     fn from(error: CertificateError) -> Self {
         match error {
             CertificateError::Unreadable(error) => error.into(),
-            CertificateError::Unusable { field, .. } => Self::of_field(Exit::Config, field, error),
+            CertificateError::Unusable { ref field, .. } => {
+                Self::of_field(Exit::Config, field.clone(), error)
+            }
         }
     }
 }
@@ -73,27 +68,54 @@ impl From<CertificateError> for Failure {
 impl CertificateFiles {
     /// Returns the files of a listener, if it uses TLS.
     pub(super) fn of(listener: Listener, config: &Config) -> Option<Self> {
-        macro_rules! fields {
-            ($section:literal) => {
-                CertificateFields {
-                    cert: concat!($section, ".tls.cert"),
-                    key: concat!($section, ".tls.key"),
-                    client_ca: concat!($section, ".tls.client_ca"),
-                }
-            };
-        }
-        let fields = match listener {
-            Listener::Gateway if config.gateway.tls.is_some() => fields!("gateway"),
-            Listener::Gateway => fields!("listen.gateway"),
-            Listener::Api => fields!("listen.api"),
-            Listener::Grpc => fields!("listen.grpc"),
-            Listener::Resp => fields!("listen.resp"),
+        let section = match listener {
+            Listener::Gateway if config.gateway.tls.is_some() => "gateway.tls",
+            Listener::Gateway => "listen.gateway.tls",
+            Listener::Api => "listen.api.tls",
+            Listener::Grpc => "listen.grpc.tls",
+            Listener::Resp => "listen.resp.tls",
         };
         Some(Self {
             listener,
             tls: config.listener_tls(listener)?.clone(),
-            fields,
+            section,
         })
+    }
+
+    /// Reads a file of the section.
+    fn read_file(&self, field: &str, path: &Path) -> Result<Secret, SecretError> {
+        Secret::read(&format!("{}.{field}", self.section), path)
+    }
+
+    /// Returns the certificates of a file, at least one.
+    fn certificates(
+        &self,
+        field: &str,
+        path: &Path,
+        pem: &Secret,
+    ) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+        certificates_in(pem.as_bytes()).map_err(|error| {
+            let why = format!("no certificates in PEM: {error}");
+            self.unusable(field, path, why)
+        })
+    }
+
+    fn unusable(&self, field: &str, path: &Path, why: impl ToString) -> CertificateError {
+        CertificateError::Unusable {
+            field: format!("{}.{field}", self.section),
+            path: path.into(),
+            why: why.to_string(),
+        }
+    }
+
+    /// Returns the listener as log messages name it.
+    fn name(&self) -> &'static str {
+        match self.listener {
+            Listener::Gateway => "gateway",
+            Listener::Api => "API",
+            Listener::Grpc => "gRPC listener",
+            Listener::Resp => "RESP listener",
+        }
     }
 
     /// Returns the verifier of client certificates, if clients need one.
@@ -104,11 +126,10 @@ impl CertificateFiles {
         let (Some(path), Some(pem)) = (&self.tls.client_ca, &content.client_ca) else {
             return Ok(None);
         };
-        let field = self.fields.client_ca;
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(pem, field, path)? {
+        for certificate in self.certificates("client_ca", path, pem)? {
             let added = roots.add(certificate);
-            added.map_err(|error| unusable(field, path, error))?;
+            added.map_err(|error| self.unusable("client_ca", path, error))?;
         }
         Ok(Some(roots))
     }
@@ -119,47 +140,34 @@ impl FileValue for CertificateFiles {
     type Value = ServerConfig;
     type Error = CertificateError;
 
-    fn replaced_message(&self) -> &'static str {
-        match self.listener {
-            Listener::Gateway => "the gateway uses a new certificate",
-            Listener::Api => "the API uses a new certificate",
-            Listener::Grpc => "the gRPC listener uses a new certificate",
-            Listener::Resp => "the RESP listener uses a new certificate",
-        }
+    fn replaced_message(&self) -> String {
+        format!("the {} uses a new certificate", self.name())
     }
 
-    fn kept_message(&self) -> &'static str {
-        match self.listener {
-            Listener::Gateway => "the gateway keeps its certificate",
-            Listener::Api => "the API keeps its certificate",
-            Listener::Grpc => "the gRPC listener keeps its certificate",
-            Listener::Resp => "the RESP listener keeps its certificate",
-        }
+    fn kept_message(&self) -> String {
+        format!("the {} keeps its certificate", self.name())
     }
 
     fn read(&self) -> Result<CertificateContent, CertificateError> {
-        let Self { tls, fields, .. } = self;
-        let client_ca = tls
-            .client_ca
-            .as_deref()
-            .map(|path| Secret::read(fields.client_ca, path));
+        let client_ca = self.tls.client_ca.as_deref();
+        let client_ca = client_ca.map(|path| self.read_file("client_ca", path));
         Ok(CertificateContent {
-            cert: Secret::read(fields.cert, &tls.cert)?,
-            key: Secret::read(fields.key, &tls.key)?,
+            cert: self.read_file("cert", &self.tls.cert)?,
+            key: self.read_file("key", &self.tls.key)?,
             client_ca: client_ca.transpose()?,
         })
     }
 
     fn build(&self, content: &CertificateContent) -> Result<ServerConfig, CertificateError> {
-        let Self { tls, fields, .. } = self;
-        let chain = certificates(&content.cert, fields.cert, &tls.cert)?;
+        let tls = &self.tls;
+        let chain = self.certificates("cert", &tls.cert, &content.cert)?;
         let key = PrivateKeyDer::from_pem_slice(content.key.as_bytes()).map_err(|error| {
             let why = format!("no private key in PEM: {error}");
-            unusable(fields.key, &tls.key, why)
+            self.unusable("key", &tls.key, why)
         })?;
         let mismatch = |error: Error| {
             let why = format!("does not match {}: {error}", tls.cert.display());
-            unusable(fields.key, &tls.key, why)
+            self.unusable("key", &tls.key, why)
         };
         let provider = Arc::new(ring::default_provider());
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -172,7 +180,7 @@ impl FileValue for CertificateFiles {
                     .build()
                     .map_err(|error| {
                         let path = tls.client_ca.as_deref().unwrap_or(Path::new(""));
-                        unusable(fields.client_ca, path, error)
+                        self.unusable("client_ca", path, error)
                     })?;
                 config.with_client_cert_verifier(verifier)
             }
@@ -184,25 +192,5 @@ impl FileValue for CertificateFiles {
             Listener::Resp => Vec::new(),
         };
         Ok(config)
-    }
-}
-
-/// Returns the certificates of a file, at least one.
-fn certificates(
-    pem: &Secret,
-    field: &'static str,
-    path: &Path,
-) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    certificates_in(pem.as_bytes()).map_err(|error| {
-        let why = format!("no certificates in PEM: {error}");
-        unusable(field, path, why)
-    })
-}
-
-fn unusable(field: &'static str, path: &Path, why: impl ToString) -> CertificateError {
-    CertificateError::Unusable {
-        field,
-        path: path.into(),
-        why: why.to_string(),
     }
 }

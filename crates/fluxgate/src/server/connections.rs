@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use fluxgate_gateway::Gateway;
 use fluxgate_http::server::{ClientStream, Listener};
 use futures_util::future::Either;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::gateway::GatewayListener;
 use crate::api::{ApiState, fast_path};
+use crate::engine::Engine;
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, PeerAddress};
 
@@ -104,7 +105,7 @@ impl Connections for RespServer {
 /// Serves the gateway.
 #[derive(Clone)]
 pub(super) struct GatewayConnections {
-    pub(super) gateway: GatewayListener,
+    pub(super) gateway: Arc<Gateway<Engine>>,
     pub(super) closing: CancellationToken,
 }
 
@@ -114,6 +115,6 @@ impl Connections for GatewayConnections {
         stream: S,
         peer: SocketAddr,
     ) -> impl Future<Output = ()> + Send + 'static {
-        self.gateway.serve(stream, peer, self.closing)
+        fluxgate_gateway::serve(self.gateway, stream, peer, self.closing)
     }
 }

@@ -1,67 +1,37 @@
 //! The gateway within the service: built from the config, and driven by the engine.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fluxgate_gateway::{CallEnd, CallObserver, Gateway, LlmConfig, RouteConfig};
-use fluxgate_http::server::{ClientStream, DescriptorShare, Listener, Origin};
-use tokio_util::sync::CancellationToken;
+use fluxgate_http::server::{DescriptorShare, Listener, Origin};
 
 use crate::config::{self, Config};
 use crate::engine::{Engine, EngineHandler, Filters};
 use crate::failure::{Exit, Failure};
 use crate::telemetry::Telemetry;
 
-/// The gateway behind its listener.
-#[derive(Clone, Debug)]
-pub(super) struct GatewayListener {
-    gateway: Arc<Gateway<Engine>>,
-}
-
-impl GatewayListener {
-    /// Creates the gateway, if the config has an address for it. `descriptors` are for
-    /// connections to upstreams.
-    pub(super) fn new(
-        config: &Config,
-        filters: &Filters,
-        engine: &Arc<Engine>,
-        descriptors: DescriptorShare,
-    ) -> Result<Option<Self>, Failure> {
-        if config.listen.gateway.is_none() {
-            return Ok(None);
-        }
-        let gateway = &config.gateway;
-        let routes = gateway
-            .routes
-            .iter()
-            .map(|route| route_config(route, filters));
-        let config = fluxgate_gateway::Config {
-            routes: routes.collect(),
-            timeouts: gateway.timeouts,
-            limits: gateway.limits,
-            llm_buffer: gateway.llm_buffer,
-        };
-        let gateway = Gateway::new(config, Arc::clone(engine), descriptors)
-            .map_err(|error| Failure::new(Exit::Config, error))?;
-        Ok(Some(Self {
-            gateway: Arc::new(gateway),
-        }))
+/// Creates the gateway, if the config has an address for it. `descriptors` are for connections to
+/// upstreams.
+pub(super) fn gateway(
+    config: &Config,
+    filters: &Filters,
+    engine: &Arc<Engine>,
+    descriptors: DescriptorShare,
+) -> Result<Option<Arc<Gateway<Engine>>>, Failure> {
+    if config.listen.gateway.is_none() {
+        return Ok(None);
     }
-
-    /// Closes idle connections of this core to upstreams. Never returns.
-    pub(super) async fn close_idle_upstreams(&self) {
-        self.gateway.close_idle_upstreams().await;
-    }
-
-    /// Serves a connection until it ends.
-    pub(super) fn serve<S: ClientStream>(
-        &self,
-        stream: S,
-        peer: SocketAddr,
-        closing: CancellationToken,
-    ) -> impl Future<Output = ()> + use<S> {
-        fluxgate_gateway::serve(Arc::clone(&self.gateway), stream, peer, closing)
-    }
+    let gateway = &config.gateway;
+    let routes = gateway.routes.iter();
+    let config = fluxgate_gateway::Config {
+        routes: routes.map(|route| route_config(route, filters)).collect(),
+        timeouts: gateway.timeouts,
+        limits: gateway.limits,
+        llm_buffer: gateway.llm_buffer,
+    };
+    let gateway = Gateway::new(config, Arc::clone(engine), descriptors);
+    let gateway = gateway.map_err(|error| Failure::new(Exit::Config, error))?;
+    Ok(Some(Arc::new(gateway)))
 }
 
 fn route_config(route: &config::Route, filters: &Filters) -> RouteConfig {

@@ -3,13 +3,12 @@
 //! Each thread has its own counters, which are summed when metrics are rendered. So counting
 //! a decision takes no lock and touches no cache line of another core.
 
-mod admin;
 mod durations;
 mod exposition;
-mod llm;
 mod process;
 mod render;
 mod shard;
+mod shared;
 mod totals;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,12 +21,11 @@ use fluxgate_redis::reason;
 
 use crate::telemetry::recent::RecentRequests;
 use crate::telemetry::top::TopCounts;
-pub(crate) use admin::AdminDenial;
-use admin::AdminDenials;
 use fluxgate_http::server::Listener;
-use llm::LlmCounts;
 pub(super) use render::render_metrics;
 use shard::{STATUS_CLASSES, Shards, lock};
+pub(crate) use shared::AdminDenial;
+use shared::{AdminDenials, LlmCounts};
 pub(super) use totals::DecisionTotals;
 
 /// All metrics of the service.

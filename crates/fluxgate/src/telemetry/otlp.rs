@@ -2,7 +2,6 @@
 //!
 //! The OpenTelemetry crates would add about a hundred dependencies for this one message.
 
-mod json;
 mod post;
 mod span;
 
@@ -166,7 +165,7 @@ impl Exporter {
             return;
         }
         let count = batch.len() as u64;
-        let body = json::request(batch);
+        let body = span::request(batch);
         batch.clear();
         let sent = timeout(TIMEOUT, self.endpoint.post(body)).await;
         let error = match sent {

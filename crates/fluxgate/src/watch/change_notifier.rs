@@ -57,7 +57,7 @@ impl DirectoryWatch {
             let mut links = MOST_LINKS;
             directories_of(path, &mut wanted, &mut links);
         }
-        let wanted: BTreeSet<_> = wanted
+        let mut wanted: BTreeSet<_> = wanted
             .into_iter()
             .filter_map(|directory| {
                 let it = fs::metadata(&directory).ok()?;
@@ -68,16 +68,8 @@ impl DirectoryWatch {
             // The directory may be gone.
             let _ = watcher.unwatch(&gone.0);
         }
-        let mut watched = BTreeSet::new();
-        for directory in wanted {
-            let known = self.watched.contains(&directory);
-            if known || watch(watcher, &directory.0) {
-                watched.insert(directory)
-            } else {
-                continue;
-            };
-        }
-        self.watched = watched;
+        wanted.retain(|directory| self.watched.contains(directory) || watch(watcher, &directory.0));
+        self.watched = wanted;
     }
 }
 

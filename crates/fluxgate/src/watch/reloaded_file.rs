@@ -22,10 +22,10 @@ pub(crate) trait FileValue: Clone + Send + 'static {
     type Error: Display + Send;
 
     /// Returns the log message for a value that has been rebuilt.
-    fn replaced_message(&self) -> &'static str;
+    fn replaced_message(&self) -> String;
 
     /// Returns the log message for a value that cannot be rebuilt, so that the old one stays.
-    fn kept_message(&self) -> &'static str;
+    fn kept_message(&self) -> String;
 
     /// Reads the files.
     fn read(&self) -> Result<Self::Content, Self::Error>;
@@ -141,12 +141,12 @@ mod tests {
         type Value = usize;
         type Error = &'static str;
 
-        fn replaced_message(&self) -> &'static str {
-            "replaced"
+        fn replaced_message(&self) -> String {
+            "replaced".into()
         }
 
-        fn kept_message(&self) -> &'static str {
-            "kept"
+        fn kept_message(&self) -> String {
+            "kept".into()
         }
 
         fn read(&self) -> Result<String, &'static str> {

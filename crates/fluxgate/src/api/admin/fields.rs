@@ -97,11 +97,10 @@ impl CallLimit<'_> {
             (Some(band), _) => Ok(band.clone()),
             (None, Some(_)) => consume::band("1", "1"),
             (None, None) => {
-                let (max_burst, count, period) = (0, 1, 1);
                 let numbers = ThrottleParameters {
-                    max_burst,
-                    count,
-                    period,
+                    max_burst: 0,
+                    count: 1,
+                    period: 1,
                 };
                 numbers.band().map_err(Problem::bad_request)
             }
@@ -165,27 +164,21 @@ impl AdminFields<'_> {
     /// Returns the limit of a key of `CL.THROTTLE`.
     fn throttle_key(&self) -> Result<CallLimit<'_>, Problem> {
         let key = self.required_text("key")?;
-        let names = ["max_burst", "count", "period"];
-        let band = match names.map(|name| self.number(name)) {
-            [None, None, None] => None,
-            given => {
-                let mut numbers = [0; 3];
-                for ((number, given), name) in numbers.iter_mut().zip(given).zip(names) {
-                    let given = given.ok_or_else(|| missing(name))?;
-                    let parsed = given.parse().ok();
-                    *number = parsed.ok_or_else(|| {
-                        Problem::bad_request(format!("`{name}` must be a whole number"))
-                    })?;
-                }
-                let [max_burst, count, period] = numbers;
-                let numbers = ThrottleParameters {
-                    max_burst,
-                    count,
-                    period,
-                };
-                Some(numbers.band().map_err(Problem::bad_request)?)
-            }
+        let number = |name| {
+            let given = self.number(name).ok_or_else(|| missing(name))?;
+            let parsed = given.parse().ok();
+            parsed.ok_or_else(|| Problem::bad_request(format!("`{name}` must be a whole number")))
         };
+        let names = ["max_burst", "count", "period"];
+        let mut band = None;
+        if names.iter().any(|name| self.number(name).is_some()) {
+            let numbers = ThrottleParameters {
+                max_burst: number("max_burst")?,
+                count: number("count")?,
+                period: number("period")?,
+            };
+            band = Some(numbers.band().map_err(Problem::bad_request)?);
+        }
         Ok(CallLimit {
             rule_id: None,
             key: AdHocKey::key(key.as_bytes()),

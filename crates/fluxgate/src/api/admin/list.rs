@@ -1,9 +1,10 @@
 //! `GET /v1/rule_sets`: the active rules.
 
-use axum::extract::{Request, State};
+use axum::extract::State;
 use fluxgate_core::store::Micros;
 use fluxgate_core::yaml::Node;
 use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleAction, RuleSet};
+use http::request::Parts;
 use serde_json::{Map, Value, json};
 
 use crate::admin::Role;
@@ -11,12 +12,11 @@ use crate::api::explain::{action_name, mode_name};
 use crate::api::response::{ApiResult, json_response};
 use crate::api::state::SharedState;
 use crate::engine::EngineError;
-use crate::reload::Json;
+use crate::reload::to_json;
 
 /// Returns the rule sets, with their enabled rules in the order of evaluation, and where
 /// they come from.
-pub(super) async fn list(State(api): SharedState, request: Request) -> ApiResult {
-    let (head, _) = request.into_parts();
+pub(super) async fn list(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize_reader(&head)?;
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let mut sets: Vec<_> = rules.iter().collect();
@@ -85,7 +85,7 @@ fn match_json(set: &RuleSet, rule: &ActiveRule) -> Value {
         if let Some(name) = name.strip_prefix("match.") {
             // What we write as YAML can be read.
             let value = Node::parse(&text)
-                .map(|node| Json::from_node(&node).to_string())
+                .map(|node| to_json(&node))
                 .ok()
                 .and_then(|text| serde_json::from_str(&text).ok());
             conditions.insert(name.to_owned(), value.unwrap_or(Value::Null));
@@ -99,8 +99,7 @@ fn match_json(set: &RuleSet, rule: &ActiveRule) -> Value {
 }
 
 /// `GET /v1/rules_text`: returns the active rules as the text of a rule file.
-pub(super) async fn text(State(api): SharedState, request: Request) -> ApiResult {
-    let (head, _) = request.into_parts();
+pub(super) async fn text(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     Ok(json_response(

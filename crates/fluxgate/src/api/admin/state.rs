@@ -3,6 +3,7 @@
 use axum::extract::{Request, State};
 use fluxgate_core::store::Micros;
 use fluxgate_core::{BandState, LimiterError, StoreError};
+use http::request::Parts;
 
 use super::fields::{AdminFields, ResetFields, Target};
 use crate::admin::{
@@ -10,8 +11,7 @@ use crate::admin::{
 };
 use crate::api::blocking_pool::run_to_completion;
 use crate::api::body::{self, missing};
-use crate::api::decision_json::units_on_lease;
-use crate::api::response::{ApiResult, json_response};
+use crate::api::response::{ApiResult, json_response, units_on_lease};
 use crate::api::state::SharedState;
 use crate::engine::EngineError;
 
@@ -38,7 +38,9 @@ pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResu
             } => {
                 // A global rule has no identities.
                 let identity = identity.unwrap_or_default();
-                refunded = engine.refund(rule_set, rule, &identity, units).await;
+                let limiter = engine.ready_limiter()?;
+                let result = limiter.refund(rule_set, rule, &identity, units).await;
+                refunded = engine.record_failure(result);
                 described = engine.identity_in_logs(rule_set, rule, &identity);
                 change = AuditedChange {
                     rule_set,
@@ -48,7 +50,8 @@ pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResu
             }
             Target::Call(limit) => {
                 let (key, band) = (&limit.key, limit.band()?);
-                refunded = engine.refund_ad_hoc(key, band, units).await;
+                let result = engine.limiter().refund_ad_hoc(key, band, units).await;
+                refunded = engine.record_failure(result);
                 described = engine.ad_hoc_key_in_logs(key);
                 change = AuditedChange {
                     rule_id: limit.rule_id,
@@ -81,11 +84,11 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
     run_to_completion(async move {
         let engine = &api.engine;
         let ResetFields(fields) = body::parse(&body)?;
-        let (reset, change, described);
+        let (result, change, described);
         match fields.target()? {
             Target::Set(rule_set) => {
                 api.admin.authorize(&head, Role::Admin)?;
-                reset = engine.reset_set(rule_set).await;
+                result = engine.ready_limiter()?.reset_set(rule_set).await;
                 described = None;
                 change = AuditedChange {
                     rule_set,
@@ -98,7 +101,11 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
                 identity,
             } => {
                 let identity = identity.as_deref();
-                reset = engine.reset(rule_set, rule, identity).await;
+                let limiter = engine.ready_limiter()?;
+                result = match identity {
+                    Some(identity) => limiter.reset(rule_set, rule, identity).await,
+                    None => limiter.reset_rule(rule_set, rule).await,
+                };
                 described = identity.map(|it| engine.identity_in_logs(rule_set, rule, it));
                 change = AuditedChange {
                     rule_set,
@@ -108,7 +115,8 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
             }
             Target::Call(limit) => {
                 let band = limit.band_for_reset()?;
-                reset = engine.reset_ad_hoc(&limit.key, &band).await;
+                let reset = engine.limiter().reset_ad_hoc(&limit.key, &band).await;
+                result = reset.map_err(LimiterError::Store);
                 described = Some(engine.ad_hoc_key_in_logs(&limit.key));
                 change = AuditedChange {
                     rule_id: limit.rule_id,
@@ -116,6 +124,7 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
                 };
             }
         }
+        let reset = engine.record_failure(result);
         // A reset of a whole rule takes many steps; some may have been applied.
         let is_uncertain =
             is_uncertain(&reset) || (described.is_none() && store_error(&reset).is_some());
@@ -147,10 +156,10 @@ pub(super) fn is_uncertain<T>(result: &Result<T, EngineError>) -> bool {
 }
 
 /// Returns what an identity has left in each band of a rule.
-pub(super) async fn state(State(api): SharedState, request: Request) -> ApiResult {
-    let (head, _) = request.into_parts();
+pub(super) async fn state(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     let fields = AdminFields::from_query(head.uri.query().unwrap_or_default())?;
+    let engine = &api.engine;
     let bands: Vec<_> = match fields.target()? {
         Target::Set(_) => return Err(missing("rule")),
         Target::Rule {
@@ -159,11 +168,14 @@ pub(super) async fn state(State(api): SharedState, request: Request) -> ApiResul
             identity,
         } => {
             let identity = identity.unwrap_or_default();
-            let bands = api.engine.state(rule_set, rule, &identity).await?;
+            let limiter = engine.ready_limiter()?;
+            let bands = limiter.state(rule_set, rule, &identity).await;
+            let bands = engine.record_failure(bands)?;
             bands.iter().map(|it| band_json(it.band.id(), it)).collect()
         }
         Target::Call(limit) => {
-            let state = api.engine.ad_hoc_state(&limit.key, limit.band()?).await?;
+            let state = engine.limiter().ad_hoc_state(&limit.key, limit.band()?);
+            let state = engine.record_failure(state.await)?;
             vec![band_json(CALL_BAND, &state)]
         }
     };

@@ -18,8 +18,9 @@ use crate::admin::Role;
 use crate::api::body;
 use crate::api::response::{ApiResult, json_response};
 use crate::api::state::{ApiState, SharedState};
+use crate::reload::to_json;
 use access::{no_such_rule, no_such_set, read, set_etag, store_failed, store_of};
-use edit::{Edit, EditTarget, EditableRuleSet};
+use edit::{Edit, EditableRuleSet};
 use update::Update;
 
 type RulePath = Path<(String, String)>;
@@ -34,9 +35,8 @@ async fn view(api: &ApiState, head: &Parts, set: &str) -> Result<StoredSet, Prob
 pub(super) async fn get_set(
     State(api): SharedState,
     Path(set): Path<String>,
-    request: Request,
+    head: Parts,
 ) -> ApiResult {
-    let (head, _) = request.into_parts();
     let stored = view(&api, &head, &set).await?;
     respond(&head, &stored.etag, &stored.text)
 }
@@ -44,16 +44,13 @@ pub(super) async fn get_set(
 pub(super) async fn get_rule(
     State(api): SharedState,
     Path((set, rule)): RulePath,
-    request: Request,
+    head: Parts,
 ) -> ApiResult {
-    let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let stored = read(store_of(&api)?, &set).await?;
     let rules = EditableRuleSet::read(&set, stored.as_ref())?;
-    let text = rules
-        .get(&rule)
-        .ok_or_else(|| no_such_rule(&set, &rule))?
-        .to_string();
+    let found = rules.get(&rule).ok_or_else(|| no_such_rule(&set, &rule))?;
+    let text = to_json(found);
     respond(&head, &etag_of(&text), &text)
 }
 
@@ -61,9 +58,8 @@ pub(super) async fn get_rule(
 pub(super) async fn get_text(
     State(api): SharedState,
     Path(set): Path<String>,
-    request: Request,
+    head: Parts,
 ) -> ApiResult {
-    let (head, _) = request.into_parts();
     let stored = view(&api, &head, &set).await?;
     let text = edit::yaml_of(&set, &stored.text, api.admin.options);
     let etag = format!("\"{}\"", stored.etag);
@@ -76,9 +72,8 @@ pub(super) async fn get_text(
 pub(super) async fn get_history(
     State(api): SharedState,
     Path(set): Path<String>,
-    request: Request,
+    head: Parts,
 ) -> ApiResult {
-    let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let changes = store_of(&api)?.history(&set).await.map_err(store_failed)?;
     let options = api.admin.options;
@@ -122,14 +117,7 @@ pub(super) async fn put_set(
         }
     };
     let edit = Edit::Replace(api.write_pool.run(parse).await?);
-    let update = Update::new(
-        &head,
-        caller,
-        "put rule set",
-        EditTarget { set, rule: None },
-        edit,
-    )?;
-    update.run(api).await
+    Update::new(&head, caller, set, None, edit)?.run(api).await
 }
 
 pub(super) async fn put_rule(
@@ -143,44 +131,28 @@ pub(super) async fn put_rule(
     let body = body::read(&head.headers, body).await?;
     let (names, options) = ((set.clone(), rule.clone()), api.admin.options);
     let parse = move || edit::parse_rule(&names.0, &names.1, &body, options);
-    let new = api.write_pool.run(parse).await?;
-    let target = EditTarget {
-        set,
-        rule: Some(rule),
-    };
-    let update = Update::new(&head, caller, "put rule", target, Edit::PutRule(new))?;
+    let edit = Edit::PutRule(api.write_pool.run(parse).await?);
+    let update = Update::new(&head, caller, set, Some(rule), edit)?;
     update.run(api).await
 }
 
 pub(super) async fn delete_set(
     State(api): SharedState,
     Path(set): Path<String>,
-    request: Request,
+    head: Parts,
 ) -> ApiResult {
-    let (head, _) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
-    let update = Update::new(
-        &head,
-        caller,
-        "delete rule set",
-        EditTarget { set, rule: None },
-        Edit::Delete,
-    )?;
+    let update = Update::new(&head, caller, set, None, Edit::Delete)?;
     update.run(api).await
 }
 
 pub(super) async fn delete_rule(
     State(api): SharedState,
     Path((set, rule)): RulePath,
-    request: Request,
+    head: Parts,
 ) -> ApiResult {
-    let (head, _) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
-    let target = EditTarget {
-        set,
-        rule: Some(rule),
-    };
-    let update = Update::new(&head, caller, "delete rule", target, Edit::DeleteRule)?;
+    let update = Update::new(&head, caller, set, Some(rule), Edit::DeleteRule)?;
     update.run(api).await
 }
 
@@ -204,16 +176,8 @@ async fn set_enabled(
     if has_body {
         body::check_type(&head.headers)?;
     }
-    let action = if is_enabled {
-        "enable rule"
-    } else {
-        "disable rule"
-    };
-    let target = EditTarget {
-        set,
-        rule: Some(rule),
-    };
-    let update = Update::new(&head, caller, action, target, Edit::SetEnabled(is_enabled))?;
+    let edit = Edit::SetEnabled(is_enabled);
+    let update = Update::new(&head, caller, set, Some(rule), edit)?;
     update.run(api).await
 }
 

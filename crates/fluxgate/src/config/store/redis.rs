@@ -66,12 +66,12 @@ impl Redis {
             let urls = read_urls(section);
             let (topology, sentinel_password_file) = read_topology(section, &urls);
             if let Some(node) = section.get("username")
-                && urls.iter().any(|(_, url)| url.has_user)
+                && urls.iter().any(|(_, url)| url.has_user())
             {
                 section.fault(node, "the URL already names a user");
             }
             if let Some(node) = section.get("password_file")
-                && urls.iter().any(|(_, url)| url.has_password)
+                && urls.iter().any(|(_, url)| url.has_password())
             {
                 section.fault(node, "the URL already has a password");
             }

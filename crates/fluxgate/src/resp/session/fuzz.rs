@@ -20,7 +20,7 @@ rule_sets:
 });
 
 /// Checks that the replies do not depend on how the input is split into reads.
-pub(crate) fn resp(bytes: &[u8]) {
+pub fn resp(bytes: &[u8]) {
     let (whole, ended) = replies_of(&mut session(), [bytes]);
     for size in [1, 7] {
         let (cut, cut_ended) = replies_of(&mut session(), bytes.chunks(size));

@@ -10,7 +10,7 @@ use fluxgate_redis::lease::LeaseCounts;
 use fluxgate_redis::reason;
 
 use super::durations::{BOUNDS, DurationTotals, Tally};
-use super::exposition::{Exposition, Kind};
+use super::exposition::{Exposition, Family, Kind};
 use super::process;
 use super::shard::{RuleCounters, STATUS_CLASSES, Shard};
 use super::{Metrics, ReloadStatus, StoreGauges};
@@ -29,22 +29,37 @@ pub(in crate::telemetry) fn render_metrics(
     let mut out = Exposition::default();
     render_decisions(&mut out, &shards);
     render_durations(&mut out, &shards);
+    let reasons = reason::ALL.map(|reason| reason.name());
     let help = "Requests denied because the store failed.";
-    let name = "fluxgate_failclosed_total";
-    render_by_reason(&mut out, name, help, &shards, |shard| &shard.failed_closed);
+    let family = out.family("fluxgate_failclosed_total", Kind::Counter, help);
+    add_sums(family, &shards, "reason", &reasons, |shard| {
+        &shard.failed_closed
+    });
     let help = "Failed calls to the store.";
-    let name = "fluxgate_store_errors_total";
-    render_by_reason(&mut out, name, help, &shards, |shard| &shard.store_errors);
+    let family = out.family("fluxgate_store_errors_total", Kind::Counter, help);
+    add_sums(family, &shards, "reason", &reasons, |shard| {
+        &shard.store_errors
+    });
     let help = "Requests that are waiting for units.";
     out.one("fluxgate_waiting", Kind::Gauge, help, get(&metrics.waiting));
-    render_refused_waits(&mut out, &shards);
+    let help = "Requests that their rules let wait, and that were denied instead.";
+    let family = out.family("fluxgate_waits_refused_total", Kind::Counter, help);
+    let refusals = WaitRefusal::ALL.map(WaitRefusal::name);
+    add_sums(family, &shards, "reason", &refusals, |shard| {
+        &shard.refused_waits
+    });
     render_holds(&mut out, holds);
     metrics.llm.render(&mut out);
     render_store(&mut out, store);
     render_reload(&metrics.reload, &mut out);
     metrics.admin.render(&mut out);
     render_responses(&mut out, &shards);
-    render_tls_failures(&mut out, &shards);
+    let help = "TLS handshakes that failed, by listener.";
+    let family = out.family("fluxgate_tls_handshake_failures_total", Kind::Counter, help);
+    let listeners = Listener::ALL.map(Listener::name);
+    add_sums(family, &shards, "listener", &listeners, |shard| {
+        &shard.tls_failures
+    });
     render_process(metrics, &mut out);
     out.into_text()
 }
@@ -136,26 +151,18 @@ fn render_durations(out: &mut Exposition, shards: &[Arc<Shard>]) {
     family.histogram(&BOUNDS, &all.buckets, all.sum);
 }
 
-fn render_by_reason(
-    out: &mut Exposition,
-    name: &'static str,
-    help: &str,
+/// Adds a sample for each value of a label: the sum over all threads. The counts of a thread are in
+/// the order of the values.
+fn add_sums(
+    mut family: Family<'_>,
     shards: &[Arc<Shard>],
-    counts: impl Fn(&Shard) -> &[Tally; reason::ALL.len()],
+    label: &'static str,
+    values: &[&str],
+    counts: impl Fn(&Shard) -> &[Tally],
 ) {
-    let mut family = out.family(name, Kind::Counter, help);
-    for (index, reason) in reason::ALL.iter().enumerate() {
+    for (index, value) in values.iter().enumerate() {
         let sum = shards.iter().map(|shard| counts(shard)[index].get()).sum();
-        family.sample(&[("reason", reason.name())], sum);
-    }
-}
-
-fn render_refused_waits(out: &mut Exposition, shards: &[Arc<Shard>]) {
-    let help = "Requests that their rules let wait, and that were denied instead.";
-    let mut family = out.family("fluxgate_waits_refused_total", Kind::Counter, help);
-    for (index, refusal) in WaitRefusal::ALL.iter().enumerate() {
-        let counts = shards.iter().map(|shard| shard.refused_waits[index].get());
-        family.sample(&[("reason", refusal.name())], counts.sum());
+        family.sample(&[(label, value)], sum);
     }
 }
 
@@ -240,18 +247,6 @@ fn render_responses(out: &mut Exposition, shards: &[Arc<Shard>]) {
             let labels = [("listener", listener.name()), ("status_class", class)];
             family.sample(&labels, count);
         }
-    }
-}
-
-fn render_tls_failures(out: &mut Exposition, shards: &[Arc<Shard>]) {
-    let help = "TLS handshakes that failed, by listener.";
-    let name = "fluxgate_tls_handshake_failures_total";
-    let mut family = out.family(name, Kind::Counter, help);
-    for listener in Listener::ALL {
-        let counts = shards
-            .iter()
-            .map(|shard| shard.tls_failures[listener as usize].get());
-        family.sample(&[("listener", listener.name())], counts.sum());
     }
 }
 

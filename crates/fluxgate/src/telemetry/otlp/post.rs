@@ -46,23 +46,18 @@ pub(super) enum PostError {
 
 impl Endpoint {
     pub(super) fn new(url: &HttpUrl) -> Self {
-        // The config has checked it, so it parses; the type does not say so.
-        let parsed = Url::parse(url.as_str()).ok();
-        let parsed = parsed.as_ref();
-        let path = match parsed.map_or("", |url| url.path()) {
+        let parsed = url.url();
+        let path = match parsed.path() {
             "" | "/" => PATH,
             path => path,
         };
-        let query = parsed
-            .and_then(Url::query)
-            .map_or(String::new(), |query| format!("?{query}"));
-        let host = parsed.and_then(Url::host_str).unwrap_or_default();
+        let query = parsed.query().map(|query| format!("?{query}"));
         Self {
+            host: parsed.host_str().unwrap_or_default().to_owned(),
+            port: parsed.port_or_known_default().unwrap_or(80),
+            path: format!("{path}{}", query.unwrap_or_default()),
+            authorization: basic_auth(parsed),
             url: url.clone(),
-            host: host.to_owned(),
-            port: parsed.and_then(Url::port_or_known_default).unwrap_or(80),
-            path: format!("{path}{query}"),
-            authorization: parsed.and_then(basic_auth),
         }
     }
 

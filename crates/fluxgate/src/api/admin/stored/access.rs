@@ -8,7 +8,6 @@ use http::{HeaderValue, StatusCode};
 
 use crate::api::state::ApiState;
 use crate::engine::EngineError;
-use crate::reload::SourceInfo;
 
 pub(super) async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSet>, Problem> {
     store.get(set).await.map_err(store_failed)
@@ -16,15 +15,13 @@ pub(super) async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSe
 
 /// Returns the rule store, or an error if the rules do not come from Redis.
 pub(super) fn store_of(api: &ApiState) -> Result<&RuleStore, Problem> {
-    match &api.admin.reloader.source {
-        SourceInfo::Redis(store) => Ok(store),
-        origin => {
-            let detail = format!("the rules come from {origin}; they are read and written there");
-            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
-            // Empty: no method is allowed with this configuration.
-            Err(problem.with_header(ALLOW, HeaderValue::from_static("")))
-        }
-    }
+    let source = &api.admin.reloader.source;
+    source.rule_store().ok_or_else(|| {
+        let detail = format!("the rules come from {source}; they are read and written there");
+        let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
+        // Empty: no method is allowed with this configuration.
+        problem.with_header(ALLOW, HeaderValue::from_static(""))
+    })
 }
 
 pub(super) fn store_failed(error: fluxgate_core::StoreError) -> Problem {

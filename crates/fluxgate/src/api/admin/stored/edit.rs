@@ -9,18 +9,18 @@ use http::StatusCode;
 
 use super::access::{no_such_rule, no_such_set};
 use crate::api::admin::conditions::Condition;
-use crate::config::Deployment;
-use crate::reload::{Json, check_set, parse_node, wrap_in_mapping};
+use crate::config::{Deployment, child, child_mut};
+use crate::reload::{check_set, parse_json, to_json, unplaced, wrap_in_mapping};
 
 /// An edit. New content has been validated.
 #[derive(Debug)]
 pub(super) enum Edit {
     /// Replaces the set.
-    Replace(Json),
+    Replace(Node),
     /// Deletes the set.
     Delete,
     /// Replaces the rule of the same id, or appends one.
-    PutRule(Json),
+    PutRule(Node),
     /// Deletes a rule.
     DeleteRule,
     /// Enables or disables a rule.
@@ -36,7 +36,7 @@ pub(super) struct EditTarget {
 }
 
 /// The result of an edit.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct EditResult {
     /// The whole set, or `None` to delete it.
     pub(super) set: Option<String>,
@@ -50,17 +50,19 @@ pub(super) struct EditResult {
     pub(super) warnings: Vec<Fault>,
 }
 
-/// The texts that an edit produces.
-struct NewTexts {
-    /// The whole set, or `None` to delete it.
-    set: Option<String>,
-    /// The body of the response.
-    body: Option<String>,
-    /// Whether the edit creates the set or the rule.
-    created: bool,
-}
-
 impl Edit {
+    /// Returns its name in the audit log and in the history of the set.
+    pub(super) fn action(&self) -> &'static str {
+        match self {
+            Self::Replace(_) => "put rule set",
+            Self::Delete => "delete rule set",
+            Self::PutRule(_) => "put rule",
+            Self::DeleteRule => "delete rule",
+            Self::SetEnabled(true) => "enable rule",
+            Self::SetEnabled(false) => "disable rule",
+        }
+    }
+
     /// Returns whether the rule is enabled or disabled already, so that nothing needs to be
     /// written.
     pub(super) fn has_no_effect(&self, text: &str, before: Option<&str>) -> bool {
@@ -80,7 +82,7 @@ impl Edit {
         let set = &*target.set;
         // A stored set that is invalid counts as none: it has never been active.
         let compile = |text: Option<&str>| {
-            let (_, node) = parse_node(text?).ok()?;
+            let node = parse_json(text?).ok()?;
             let rules = check_set(set, node.clone(), options).ok()?;
             Some((rules, wrap_in_mapping(set, node)))
         };
@@ -95,28 +97,28 @@ impl Edit {
         Ok(EditResult {
             changes: after.changes_since(&before),
             warnings: warnings.unwrap_or_default(),
-            set: new.set,
-            body: new.body,
-            created: new.created,
+            ..new
         })
     }
 
+    /// Returns the new texts, without the changes and warnings.
     fn edit(
         &self,
         target: &EditTarget,
         stored: Option<&StoredSet>,
         condition: &Condition,
         options: RuleOptions,
-    ) -> Result<NewTexts, Problem> {
+    ) -> Result<EditResult, Problem> {
         let set = &*target.set;
         let rule = match (self, target.rule.as_deref()) {
             (Self::Replace(new), _) => {
                 condition.check(stored.map(|it| it.etag.as_str()))?;
-                let text = check_size(new.to_string())?;
-                return Ok(NewTexts {
+                let text = check_size(to_json(new))?;
+                return Ok(EditResult {
                     set: Some(text.clone()),
                     body: Some(text),
                     created: stored.is_none(),
+                    ..EditResult::default()
                 });
             }
             (Self::Delete, _) | (_, None) => {
@@ -125,16 +127,12 @@ impl Edit {
                 if stored.is_none() && *condition != Condition::Any {
                     return Err(no_such_set(set));
                 }
-                return Ok(NewTexts {
-                    set: None,
-                    body: None,
-                    created: false,
-                });
+                return Ok(EditResult::default());
             }
             (_, Some(rule)) => rule,
         };
         let mut rules = EditableRuleSet::read(set, stored)?;
-        let now = rules.get(rule).map(|rule| etag_of(&rule.to_string()));
+        let now = rules.get(rule).map(|rule| etag_of(&to_json(rule)));
         condition.check(now.as_deref())?;
         if now.is_none() && !matches!(self, Self::PutRule(_)) {
             return Err(no_such_rule(set, rule));
@@ -144,51 +142,54 @@ impl Edit {
             Self::SetEnabled(is_enabled) => rules.set_enabled(rule, *is_enabled),
             _ => rules.remove(rule),
         };
-        let text = rules.0.to_string();
+        let text = to_json(&rules.0);
         validate_edited(set, &text, options)?;
-        Ok(NewTexts {
+        Ok(EditResult {
             set: Some(check_size(text)?),
             body,
             created: now.is_none(),
+            ..EditResult::default()
         })
     }
 }
 
 /// A stored set, with access to its rules.
 #[derive(Debug)]
-pub(super) struct EditableRuleSet(Json);
+pub(super) struct EditableRuleSet(Node);
 
 impl EditableRuleSet {
     pub(super) fn read(set: &str, stored: Option<&StoredSet>) -> Result<Self, Problem> {
         let stored = stored.ok_or_else(|| no_such_set(set))?;
-        let json = Json::parse(&stored.text)
-            .ok()
-            .filter(|json| matches!(json.get("rules"), Some(Json::List(_))));
-        json.map(Self).ok_or_else(|| {
+        let rules = parse_json(&stored.text).ok().map(Self);
+        rules.filter(|rules| rules.list().is_some()).ok_or_else(|| {
             let detail = format!("the stored rule set `{set}` is invalid; replace it");
             Problem::new(StatusCode::CONFLICT, detail)
         })
     }
 
     /// Returns the rule with this id.
-    pub(super) fn get(&self, id: &str) -> Option<&Json> {
-        let Some(Json::List(rules)) = self.0.get("rules") else {
-            return None;
-        };
-        rules.iter().find(|rule| has_id(rule, id))
+    pub(super) fn get(&self, id: &str) -> Option<&Node> {
+        self.list()?.iter().find(|rule| has_id(rule, id))
     }
 
-    fn list(&mut self) -> Option<&mut Vec<Json>> {
-        match self.0.get_mut("rules") {
-            Some(Json::List(rules)) => Some(rules),
+    fn list(&self) -> Option<&Vec<Node>> {
+        match &child(&self.0, "rules")?.value {
+            Value::List(rules) => Some(rules),
+            _ => None,
+        }
+    }
+
+    fn list_mut(&mut self) -> Option<&mut Vec<Node>> {
+        match &mut child_mut(&mut self.0, "rules")?.value {
+            Value::List(rules) => Some(rules),
             _ => None,
         }
     }
 
     /// Replaces the rule with the same id, or appends one.
-    fn put(&mut self, id: &str, new: Json) -> Option<String> {
-        let body = new.to_string();
-        let rules = self.list()?;
+    fn put(&mut self, id: &str, new: Node) -> Option<String> {
+        let body = to_json(&new);
+        let rules = self.list_mut()?;
         match rules.iter_mut().find(|rule| has_id(rule, id)) {
             Some(old) => *old = new,
             None => rules.push(new),
@@ -198,26 +199,41 @@ impl EditableRuleSet {
 
     /// Enables or disables a rule.
     fn set_enabled(&mut self, id: &str, is_enabled: bool) -> Option<String> {
-        let rule = self.list()?.iter_mut().find(|rule| has_id(rule, id))?;
-        rule.set("enabled", Json::Plain(is_enabled.to_string()));
-        Some(rule.to_string())
+        let mut rules = self.list_mut()?.iter_mut();
+        let rule = rules.find(|rule| has_id(rule, id))?;
+        let value = unplaced(Value::Plain(is_enabled.to_string()));
+        match child_mut(rule, "enabled") {
+            Some(old) => *old = value,
+            None => add_field(rule, "enabled", value),
+        }
+        Some(to_json(rule))
     }
 
     fn remove(&mut self, id: &str) -> Option<String> {
-        self.list()?.retain(|rule| !has_id(rule, id));
+        self.list_mut()?.retain(|rule| !has_id(rule, id));
         None
     }
 }
 
-fn has_id(rule: &Json, id: &str) -> bool {
-    rule.get("id").and_then(Json::as_text) == Some(id)
+fn has_id(rule: &Node, id: &str) -> bool {
+    child(rule, "id").and_then(Node::as_text) == Some(id)
+}
+
+fn text_node(text: &str) -> Node {
+    unplaced(Value::Quoted(text.into()))
+}
+
+fn add_field(node: &mut Node, name: &str, value: Node) {
+    if let Value::Map(pairs) = &mut node.value {
+        pairs.push((text_node(name), value));
+    }
 }
 
 /// Parses and validates the rule set in a body.
-pub(super) fn parse_set(set: &str, body: &[u8], options: RuleOptions) -> Result<Json, Problem> {
-    let (json, node) = parse(body)?;
-    check_set(set, node, options).map_err(invalid_rules)?;
-    Ok(json)
+pub(super) fn parse_set(set: &str, body: &[u8], options: RuleOptions) -> Result<Node, Problem> {
+    let node = parse(body)?;
+    check_set(set, node.clone(), options).map_err(invalid_rules)?;
+    Ok(node)
 }
 
 /// Parses and validates the rule set in a body of YAML.
@@ -225,22 +241,22 @@ pub(super) fn parse_yaml_set(
     set: &str,
     body: &[u8],
     options: RuleOptions,
-) -> Result<Json, Problem> {
+) -> Result<Node, Problem> {
     let text =
         std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
     let node = Node::parse_request(text).map_err(|fault| invalid_rules(vec![fault]))?;
     // All instances read the stored set as JSON, so it must also be valid as JSON.
-    let json = Json::from_node(&node);
+    let stored = parse_json(&to_json(&node)).map_err(|fault| invalid_rules(vec![fault]))?;
     check_set(set, node, options).map_err(invalid_rules)?;
-    check_set(set, json.to_node(), options).map_err(invalid_rules)?;
-    Ok(json)
+    check_set(set, stored.clone(), options).map_err(invalid_rules)?;
+    Ok(stored)
 }
 
 /// Returns a stored set as YAML. An invalid set is returned as JSON, which is also YAML.
 pub(super) fn yaml_of(set: &str, text: &str, options: RuleOptions) -> String {
-    let rules = parse_node(text)
+    let rules = parse_json(text)
         .ok()
-        .and_then(|(_, node)| check_set(set, node, options).ok());
+        .and_then(|node| check_set(set, node, options).ok());
     let Some(rules) = rules else {
         return text.to_owned();
     };
@@ -260,57 +276,46 @@ pub(super) fn parse_rule(
     id: &str,
     body: &[u8],
     options: RuleOptions,
-) -> Result<Json, Problem> {
-    let (mut json, mut node) = parse(body)?;
-    match json.get("id").and_then(Json::as_text) {
-        Some(given) if given == id => {}
-        Some(given) => {
+) -> Result<Node, Problem> {
+    let mut node = parse(body)?;
+    match child(&node, "id").map(Node::as_text) {
+        Some(Some(given)) if given == id => {}
+        Some(Some(given)) => {
             return Err(Problem::bad_request(format!(
                 "`id` is `{given}`, but the path names `{id}`"
             )));
         }
-        None if json.get("id").is_none() => {
-            let named = Json::Text(id.to_owned());
-            if let Value::Map(pairs) = &mut node.value {
-                let key = Json::Text("id".into()).to_node();
-                pairs.push((key, named.to_node()));
-            }
-            json.set("id", named);
-        }
-        None => return Err(Problem::bad_request("`id` must be a text")),
+        Some(None) => return Err(Problem::bad_request("`id` must be a text")),
+        None => add_field(&mut node, "id", text_node(id)),
     }
     let position = node.position;
+    let placed = |value| Node { value, position };
+    let mut set_of_one = placed(Value::Map(Vec::new()));
     let mut lists = Vec::new();
     add_placeholder_lists(&node, &mut lists);
-    let mut fields = Vec::new();
     if !lists.is_empty() {
-        let lists = Json::Map(lists);
-        fields.push((Json::Text("lists".into()).to_node(), lists.to_node()));
+        add_field(&mut set_of_one, "lists", unplaced(Value::Map(lists)));
     }
-    let list = Node {
-        value: Value::List(vec![node]),
-        position,
-    };
-    fields.push((Json::Text("rules".into()).to_node(), list));
-    let set_of_one = Node {
-        value: Value::Map(fields),
-        position,
-    };
+    add_field(
+        &mut set_of_one,
+        "rules",
+        placed(Value::List(vec![node.clone()])),
+    );
     check_set(set, set_of_one, options).map_err(invalid_rules)?;
-    Ok(json)
+    Ok(node)
 }
 
 /// Adds a list for each name that a rule refers to, so that the rule can be checked before the set
 /// that has its lists is known. The value of each is one for any condition.
-fn add_placeholder_lists(node: &Node, lists: &mut Vec<(String, Json)>) {
+fn add_placeholder_lists(node: &Node, lists: &mut Vec<(Node, Node)>) {
     let Value::Map(pairs) = &node.value else {
         return;
     };
     for (key, value) in pairs {
         if let (Some("in" | "not_in"), Some(name)) = (key.as_text(), value.as_text()) {
-            if lists.iter().all(|(known, _)| known != name) {
-                let value = Json::Text("192.0.2.1".into());
-                lists.push((name.to_owned(), Json::List(vec![value])));
+            if lists.iter().all(|(known, _)| known.as_text() != Some(name)) {
+                let list = Value::List(vec![text_node("192.0.2.1")]);
+                lists.push((text_node(name), unplaced(list)));
             }
         } else {
             add_placeholder_lists(value, lists);
@@ -318,20 +323,20 @@ fn add_placeholder_lists(node: &Node, lists: &mut Vec<(String, Json)>) {
     }
 }
 
-fn parse(body: &[u8]) -> Result<(Json, Node), Problem> {
+fn parse(body: &[u8]) -> Result<Node, Problem> {
     let text =
         std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
-    let (json, node) = parse_node(text).map_err(|fault| invalid_rules(vec![fault]))?;
-    match json {
-        Json::Map(_) => Ok((json, node)),
+    let node = parse_json(text).map_err(|fault| invalid_rules(vec![fault]))?;
+    match node.value {
+        Value::Map(_) => Ok(node),
         _ => Err(Problem::bad_request("the body is not a JSON object")),
     }
 }
 
 /// Validates an edited set in the form in which it will be loaded.
 fn validate_edited(set: &str, text: &str, options: RuleOptions) -> Result<(), Problem> {
-    let read = parse_node(text).map_err(|fault| vec![fault]);
-    let checked = read.and_then(|(_, node)| check_set(set, node, options));
+    let read = parse_json(text).map_err(|fault| vec![fault]);
+    let checked = read.and_then(|node| check_set(set, node, options));
     checked.map(drop).map_err(|faults| {
         let first = faults.first().map(|fault| fault.message.clone());
         let detail = format!(

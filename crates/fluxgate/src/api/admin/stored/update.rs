@@ -15,12 +15,11 @@ use http::{HeaderMap, StatusCode};
 use super::access::{no_such_set, read, set_etag, store_failed, store_of};
 use super::edit::{Edit, EditResult, EditTarget};
 use crate::admin::{
-    AdminAccess, AuditedChange, Caller, may_have_been_applied, reserve_audit_line, write_audit_line,
+    AuditedChange, Caller, may_have_been_applied, reserve_audit_line, write_audit_line,
 };
 use crate::api::admin::conditions::Condition;
 use crate::api::blocking_pool::{join, run_to_completion};
-use crate::api::fault_json::fault_list;
-use crate::api::response::{ApiResult, json_response};
+use crate::api::response::{ApiResult, fault_list, json_response};
 use crate::api::state::ApiState;
 use crate::reload::changes_json;
 use crate::telemetry::log::AuditReservation;
@@ -35,7 +34,6 @@ const LONGEST_WAIT: Duration = Duration::from_millis(200);
 pub(super) struct Update {
     headers: HeaderMap,
     caller: Caller,
-    action: &'static str,
     target: EditTarget,
     edit: Edit,
     condition: Condition,
@@ -55,15 +53,14 @@ impl Update {
     pub(super) fn new(
         head: &Parts,
         caller: Caller,
-        action: &'static str,
-        target: EditTarget,
+        set: String,
+        rule: Option<String>,
         edit: Edit,
     ) -> Result<Arc<Self>, Problem> {
         Ok(Arc::new(Self {
             headers: head.headers.clone(),
             caller,
-            action,
-            target,
+            target: EditTarget { set, rule },
             edit,
             condition: Condition::from_headers(&head.headers)?,
         }))
@@ -167,19 +164,10 @@ impl Update {
     ) -> Result<EditResult, Problem> {
         let (update, api) = (Arc::clone(self), Arc::clone(api));
         let work = move || {
+            let (edit, admin) = (&update.edit, &api.admin);
+            let (target, condition) = (&update.target, &update.condition);
             let stored = stored.as_ref();
-            let AdminAccess {
-                options,
-                deployment,
-                ..
-            } = &api.admin;
-            let Self {
-                target,
-                edit,
-                condition,
-                ..
-            } = &*update;
-            edit.apply(target, stored, condition, *options, deployment)
+            edit.apply(target, stored, condition, admin.options, &admin.deployment)
         };
         join(tokio::task::spawn_blocking(work)).await
     }
@@ -202,7 +190,7 @@ impl Update {
             }),
             text => {
                 let rule = self.target.rule.iter().map(|rule| format!(" {rule}"));
-                let what = format!("{}{}", self.action, rule.collect::<String>());
+                let what = format!("{}{}", self.edit.action(), rule.collect::<String>());
                 let change = RuleChange {
                     who: &self.caller.name,
                     what: &what,
@@ -222,7 +210,7 @@ impl Update {
     ) {
         let after = edited.set.as_deref().map(etag_of);
         let change = AuditedChange {
-            action: self.action,
+            action: self.edit.action(),
             rule_set: &self.target.set,
             rule: self.target.rule.as_deref(),
             etag_before: before,
