@@ -14,6 +14,7 @@ mod top;
 pub(crate) mod trace_context;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fluxgate_core::key::{Fingerprinter, RuleNumber};
@@ -37,7 +38,7 @@ pub(crate) use trace_context::RequestIds;
 use crate::config;
 use denials::{Denial, DenialLog};
 use live::LiveReader;
-use metrics::{Metrics, render_metrics, reported_rule};
+use metrics::{Metrics, lock, render_metrics, reported_rule};
 use open_holds::OpenHolds;
 use otlp::SpanQueue;
 use recent::EncodedRequests;
@@ -257,7 +258,8 @@ impl Telemetry {
         if !is_allowed || outcome == Outcome::ShadowDenied {
             let refusal = decision.wait_refusal();
             if let Some(refusal) = refusal {
-                self.metrics.count_refused_wait(refusal);
+                let shards = &self.metrics.shards;
+                shards.count(|shard| shard.refused_waits[refusal as usize].add(1));
             }
             self.log_denial(now, origin, || Denial {
                 rule_set,
@@ -290,8 +292,8 @@ impl Telemetry {
             if let Some(identity) = identity {
                 let hash = self.fingerprinter.of(&identity);
                 let is_denied = denies && !decision.allowed();
-                self.metrics.count_identities(|top| {
-                    top.count(now, rule.number(), &identity, hash, is_denied);
+                self.metrics.shards.count(|shard| {
+                    lock(&shard.top).count(now, rule.number(), &identity, hash, is_denied);
                 });
             }
         }
@@ -301,8 +303,8 @@ impl Telemetry {
     fn record(&self, context: &RequestContext<'_>, decision: &Decision) {
         if let Some(set) = decision.rule_set().filter(|_| self.is_recording) {
             let at = unix_time();
-            self.metrics
-                .record(|recent| recent.record(at, set.name(), context));
+            let shards = &self.metrics.shards;
+            shards.count(|shard| lock(&shard.recent).record(at, set.name(), context));
         }
     }
 
@@ -314,9 +316,9 @@ impl Telemetry {
     /// Returns the last recorded requests, the oldest first.
     pub(crate) fn recent(&self, most: usize) -> Vec<RecentRequest> {
         let most = most.min(MAX_RECENT);
-        let mut recordings = Vec::new();
-        self.metrics
-            .each_recent(|requests| recordings.push(requests.copy(most)));
+        let shards = self.metrics.shards.all();
+        let recordings = shards.iter().map(|shard| lock(&shard.recent).copy(most));
+        let recordings: Vec<_> = recordings.collect();
         let mut recent: Vec<_> = recordings
             .iter()
             .flat_map(EncodedRequests::requests)
@@ -335,7 +337,9 @@ impl Telemetry {
         includes_rule: impl Fn(RuleNumber) -> bool,
     ) -> TopList {
         let mut sum = TopSum::new(by, window, self.started.elapsed());
-        self.metrics.each_top(|counts| sum.add(counts));
+        for shard in self.metrics.shards.all() {
+            sum.add(&lock(&shard.top));
+        }
         sum.into_list(most, includes_rule)
     }
 
@@ -379,7 +383,7 @@ impl Telemetry {
         if self.denials.should_log(now) {
             self.denials.log(&denial(), origin, self.metrics.unlogged());
         } else {
-            self.metrics.count_unlogged_denial();
+            self.metrics.shards.count(|shard| shard.unlogged.add(1));
         }
     }
 
@@ -460,18 +464,19 @@ impl Telemetry {
 
     /// Counts a TLS handshake that failed. Returns whether to log it.
     pub(crate) fn record_tls_failure(&self, listener: Listener) -> bool {
-        self.metrics.count_tls_failure(listener);
+        let shards = &self.metrics.shards;
+        shards.count(|shard| shard.tls_failures[listener as usize].add(1));
         self.tls_failures.allows(self.started.elapsed())
     }
 
     /// Records that a request starts to wait.
     pub(crate) fn record_wait_start(&self) {
-        self.metrics.count_wait_start();
+        self.metrics.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that a request stops waiting.
     pub(crate) fn record_wait_end(&self) {
-        self.metrics.count_wait_end();
+        self.metrics.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Records a reload of the rules, and whether they were valid.

@@ -1,14 +1,13 @@
 //! Reads and parses request bodies, within limits of size and time.
 
-use std::pin::pin;
 use std::time::Duration;
 
+use axum::body::Body;
 use bytes::Bytes;
 use fluxgate_core::json::{whole_number, without_position};
 use fluxgate_http::Problem;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
-use http_body::Body;
 use http_body_util::BodyExt;
 use serde_json::value::RawValue;
 
@@ -18,11 +17,7 @@ pub(super) const MAX_BYTES: usize = 64 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the whole body. A `Content-Type` must allow JSON; it may be missing.
-pub(super) async fn read<B>(headers: &HeaderMap, body: B) -> Result<Bytes, Problem>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<axum::BoxError>,
-{
+pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     read_up_to(MAX_BYTES, headers, body).await
 }
 
@@ -35,25 +30,12 @@ pub(super) fn is_yaml(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(b"application/yaml"))
 }
 
-/// Reads the whole body, which is YAML.
-pub(super) async fn read_yaml<B>(body: B) -> Result<Bytes, Problem>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<axum::BoxError>,
-{
-    read_up_to(MAX_BYTES, &HeaderMap::new(), body).await
-}
-
 /// Reads a body like [`read`], up to another size.
-pub(super) async fn read_up_to<B>(
+pub(super) async fn read_up_to(
     max_bytes: usize,
     headers: &HeaderMap,
-    body: B,
-) -> Result<Bytes, Problem>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<axum::BoxError>,
-{
+    body: Body,
+) -> Result<Bytes, Problem> {
     check_type(headers)?;
     match tokio::time::timeout(TIMEOUT, collect(max_bytes, body)).await {
         Ok(read) => read,
@@ -65,18 +47,11 @@ where
 }
 
 /// Collects a body. Nearly every body arrives in one frame, which is returned as it is.
-async fn collect<B>(max_bytes: usize, body: B) -> Result<Bytes, Problem>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<axum::BoxError>,
-{
-    let mut body = pin!(body);
+async fn collect(max_bytes: usize, mut body: Body) -> Result<Bytes, Problem> {
     let (mut first, mut rest) = (Bytes::new(), Vec::new());
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            let error: axum::BoxError = error.into();
-            Problem::bad_request(format!("the body ended early: {error}"))
-        })?;
+        let frame = frame
+            .map_err(|error| Problem::bad_request(format!("the body ended early: {error}")))?;
         // Trailers are ignored.
         let Ok(data) = frame.into_data() else {
             continue;

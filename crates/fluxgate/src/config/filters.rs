@@ -82,7 +82,7 @@ impl Filter {
             name: name.into(),
             rule_set: read_rule_set(&mut section, rules).map(Into::into),
             include: PathPatterns::read(&mut section, "include").unwrap_or_else(PathPatterns::all),
-            exclude: read_exclude(&mut section),
+            exclude: PathPatterns::compile(section.list_or_empty("exclude"), section.faults),
             ignore_case: section.boolean("ignore_case", false),
             sources,
             jwt: Jwt::read(&mut section),
@@ -140,10 +140,6 @@ fn read_rule_set<'n>(section: &mut Section<'n, '_>, rules: &Rules) -> Option<&'n
         section.fault(section.get("rule_set")?, message);
     }
     Some(name)
-}
-
-fn read_exclude(section: &mut Section<'_, '_>) -> PathPatterns {
-    PathPatterns::compile(section.list_or_empty("exclude"), section.faults)
 }
 
 fn read_networks(section: &mut Section<'_, '_>) -> Vec<IpNet> {

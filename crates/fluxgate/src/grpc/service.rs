@@ -17,7 +17,7 @@ use tower_service::Service;
 use super::messages::{RATE_LIMIT_SERVICE, RateLimitRequest, RateLimitResponse};
 use super::request::contexts;
 use super::response::response;
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// The maximum size of a call. It is generous because Envoy may copy a client's headers
@@ -101,12 +101,8 @@ impl RateLimitService {
                 self.engine.check_missing_set(&name, &contexts, &origin)
             }
         };
-        let decisions = decisions.map_err(cannot_decide)?;
+        // Fails only before the rules are loaded: if the store fails, `on_error` decides.
+        let decisions = decisions.map_err(|error| Status::unavailable(error.to_string()))?;
         Ok(response(&decisions, self.headers))
     }
-}
-
-/// Happens only before the rules are loaded: if the store fails, `on_error` decides.
-fn cannot_decide(error: EngineError) -> Status {
-    Status::unavailable(error.to_string())
 }

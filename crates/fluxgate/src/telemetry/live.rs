@@ -1,6 +1,7 @@
 //! The counts of the last second, for the live view.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fluxgate_core::Outcome;
@@ -92,7 +93,7 @@ impl LiveReader {
                 p50: micros(500),
                 p99: micros(990),
             },
-            waiting: metrics.waiting(),
+            waiting: metrics.waiting.load(Ordering::Relaxed),
             slots: holds.slots.values().sum(),
         }
     }

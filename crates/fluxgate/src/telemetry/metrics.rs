@@ -15,15 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::store::Reason;
-use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome, WaitRefusal};
+use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome};
 use fluxgate_redis::lease::LeaseCounts;
 use fluxgate_redis::reason;
 
-use crate::telemetry::recent::RecentRequests;
-use crate::telemetry::top::TopCounts;
 use fluxgate_http::server::Listener;
 pub(super) use render::render_metrics;
-use shard::{STATUS_CLASSES, Shards, lock};
+pub(super) use shard::lock;
+use shard::{STATUS_CLASSES, Shards};
 pub(crate) use shared::AdminDenial;
 use shared::{AdminDenials, LlmCounts};
 pub(super) use totals::DecisionTotals;
@@ -31,12 +30,12 @@ pub(super) use totals::DecisionTotals;
 /// All metrics of the service.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    shards: Shards,
+    pub(super) shards: Shards,
     /// When the process started, since 1970.
     started: Duration,
     reload: ReloadStatus,
     /// How many requests are waiting.
-    waiting: AtomicU64,
+    pub(super) waiting: AtomicU64,
     pub(super) spans: SpanCounts,
     pub(super) llm: LlmCounts,
     pub(super) admin: AdminDenials,
@@ -114,49 +113,9 @@ impl Metrics {
             });
     }
 
-    /// Counts a request that was not allowed to wait.
-    pub(super) fn count_refused_wait(&self, refusal: WaitRefusal) {
-        self.shards
-            .count(|shard| shard.refused_waits[refusal as usize].add(1));
-    }
-
-    /// Counts the identities of a request on this thread.
-    pub(super) fn count_identities(&self, count: impl FnOnce(&mut TopCounts)) {
-        self.shards.count(|shard| count(&mut lock(&shard.top)));
-    }
-
-    /// Records a request on this thread.
-    pub(super) fn record(&self, record: impl FnOnce(&mut RecentRequests)) {
-        self.shards.count(|shard| record(&mut lock(&shard.recent)));
-    }
-
-    /// Reads the heaviest identities of all threads.
-    pub(super) fn each_top(&self, mut read: impl FnMut(&TopCounts)) {
-        for shard in self.shards.all() {
-            read(&lock(&shard.top));
-        }
-    }
-
-    /// Reads the recorded requests of all threads.
-    pub(super) fn each_recent(&self, mut read: impl FnMut(&RecentRequests)) {
-        for shard in self.shards.all() {
-            read(&lock(&shard.recent));
-        }
-    }
-
     /// Reads all counters of decisions.
     pub(super) fn read_totals(&self) -> DecisionTotals {
         DecisionTotals::read(&self.shards)
-    }
-
-    /// Returns how many requests are waiting.
-    pub(super) fn waiting(&self) -> u64 {
-        self.waiting.load(Ordering::Relaxed)
-    }
-
-    /// Counts a denial that the sampler left out of the log.
-    pub(super) fn count_unlogged_denial(&self) {
-        self.shards.count(|shard| shard.unlogged.add(1));
     }
 
     /// Returns how many denials were left out of the log.
@@ -184,12 +143,6 @@ impl Metrics {
             .count(|shard| shard.responses[listener as usize][class].add(1));
     }
 
-    /// Counts a TLS handshake that failed.
-    pub(super) fn count_tls_failure(&self, listener: Listener) {
-        self.shards
-            .count(|shard| shard.tls_failures[listener as usize].add(1));
-    }
-
     /// Records whether the rules were valid when they were loaded at `now`, since 1970.
     pub(super) fn record_reload(&self, is_valid: bool, now: Duration) {
         let reload = &self.reload;
@@ -201,14 +154,6 @@ impl Metrics {
         reload
             .last_valid
             .store(u64::from(is_valid), Ordering::Relaxed);
-    }
-
-    pub(super) fn count_wait_start(&self) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_wait_end(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

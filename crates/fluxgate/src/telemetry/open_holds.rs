@@ -4,12 +4,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fluxgate_core::key::RuleNumber;
 use fluxgate_core::{ActiveRule, Decision, HoldId, RuleSet};
 use smallvec::SmallVec;
+
+use super::metrics::lock;
 
 /// The number of locks. Holds are spread over them by their random ids.
 const SHARDS: usize = 16;
@@ -108,7 +110,7 @@ impl OpenHolds {
     }
 
     fn take(&self, rule_set: &str, rule: &ActiveRule, slots: u64) -> TakenSlots {
-        let mut rules = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = lock(&self.slots);
         let rule_slots = rules.entry(rule.number()).or_insert_with(|| {
             Arc::new(RuleSlots {
                 rule_set: rule_set.into(),
@@ -151,8 +153,7 @@ impl OpenHolds {
             holds += shard.holds.len() as u64;
         }
         let mut slots = BTreeMap::new();
-        let rules = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        for rule in rules.values() {
+        for rule in lock(&self.slots).values() {
             let name = (rule.rule_set.clone(), rule.rule.clone());
             *slots.entry(name).or_default() += rule.held.load(Ordering::Relaxed);
         }
@@ -177,10 +178,6 @@ impl OpenHolds {
     fn shard(&self, hold: HoldId) -> MutexGuard<'_, Shard> {
         lock(&self.shards[hold.bits() as usize % SHARDS])
     }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use fluxgate_http::Problem;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::admin::AuditedChange;
 use crate::api::body::missing;
 use crate::api::identity::Identity;
 use crate::api::{consume, query};
@@ -68,6 +69,22 @@ pub(super) enum Target<'a> {
     Set(&'a str),
     /// A limit that comes with the call.
     Call(Box<CallLimit<'a>>),
+}
+
+impl Target<'_> {
+    /// Returns the audited change of it, still without what is changed.
+    pub(super) fn change(&self) -> AuditedChange<'_> {
+        let mut change = AuditedChange::default();
+        match self {
+            Self::Set(rule_set) => change.rule_set = rule_set,
+            Self::Rule { rule_set, rule, .. } => {
+                change.rule_set = rule_set;
+                change.rule = Some(rule);
+            }
+            Self::Call(limit) => change.rule_id = limit.rule_id,
+        }
+        change
+    }
 }
 
 /// A limit that comes with the call.

@@ -28,8 +28,8 @@ pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResu
         let engine = &api.engine;
         let fields: AdminFields<'_> = body::parse(&body)?;
         let (target, units) = (fields.target()?, fields.units()?);
-        let (refunded, change, described);
-        match target {
+        let (refunded, described);
+        match &target {
             Target::Set(_) => return Err(missing("rule")),
             Target::Rule {
                 rule_set,
@@ -37,26 +37,17 @@ pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResu
                 identity,
             } => {
                 // A global rule has no identities.
-                let identity = identity.unwrap_or_default();
+                let identity = identity.as_deref().unwrap_or_default();
                 let limiter = engine.ready_limiter()?;
-                let result = limiter.refund(rule_set, rule, &identity, units).await;
+                let result = limiter.refund(rule_set, rule, identity, units).await;
                 refunded = engine.record_failure(result);
-                described = engine.identity_in_logs(rule_set, rule, &identity);
-                change = AuditedChange {
-                    rule_set,
-                    rule: Some(rule),
-                    ..AuditedChange::default()
-                };
+                described = engine.identity_in_logs(rule_set, rule, identity);
             }
             Target::Call(limit) => {
                 let (key, band) = (&limit.key, limit.band()?);
                 let result = engine.limiter().refund_ad_hoc(key, band, units).await;
                 refunded = engine.record_failure(result);
                 described = engine.ad_hoc_key_in_logs(key);
-                change = AuditedChange {
-                    rule_id: limit.rule_id,
-                    ..AuditedChange::default()
-                };
             }
         }
         let is_uncertain = is_uncertain(&refunded);
@@ -66,7 +57,7 @@ pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResu
                 identity: Some(&described),
                 units: Some(units),
                 is_uncertain,
-                ..change
+                ..target.change()
             };
             write_audit_line(audit, &caller, &head.headers, &change);
         }
@@ -84,16 +75,13 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
     run_to_completion(async move {
         let engine = &api.engine;
         let ResetFields(fields) = body::parse(&body)?;
-        let (result, change, described);
-        match fields.target()? {
+        let target = fields.target()?;
+        let (result, described);
+        match &target {
             Target::Set(rule_set) => {
                 api.admin.authorize(&head, Role::Admin)?;
                 result = engine.ready_limiter()?.reset_set(rule_set).await;
                 described = None;
-                change = AuditedChange {
-                    rule_set,
-                    ..AuditedChange::default()
-                };
             }
             Target::Rule {
                 rule_set,
@@ -107,21 +95,12 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
                     None => limiter.reset_rule(rule_set, rule).await,
                 };
                 described = identity.map(|it| engine.identity_in_logs(rule_set, rule, it));
-                change = AuditedChange {
-                    rule_set,
-                    rule: Some(rule),
-                    ..AuditedChange::default()
-                };
             }
             Target::Call(limit) => {
                 let band = limit.band_for_reset()?;
                 let reset = engine.limiter().reset_ad_hoc(&limit.key, &band).await;
                 result = reset.map_err(LimiterError::Store);
                 described = Some(engine.ad_hoc_key_in_logs(&limit.key));
-                change = AuditedChange {
-                    rule_id: limit.rule_id,
-                    ..AuditedChange::default()
-                };
             }
         }
         let reset = engine.record_failure(result);
@@ -134,7 +113,7 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
                 identity: described.as_deref(),
                 reset: reset.as_ref().ok().copied(),
                 is_uncertain,
-                ..change
+                ..target.change()
             };
             write_audit_line(audit, &caller, &head.headers, &change);
         }

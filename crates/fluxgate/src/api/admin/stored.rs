@@ -8,8 +8,8 @@ use axum::extract::{Path, Request, State};
 use axum::response::IntoResponse;
 use fluxgate_http::Problem;
 use fluxgate_redis::{StoredSet, etag_of};
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use http_body::Body;
 use serde_json::json;
 
@@ -102,12 +102,9 @@ pub(super) async fn put_set(
     let (head, body) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
     store_of(&api)?;
-    let is_yaml = body::is_yaml(&head.headers);
-    let body = if is_yaml {
-        body::read_yaml(body).await?
-    } else {
-        body::read(&head.headers, body).await?
-    };
+    let (is_yaml, untyped) = (body::is_yaml(&head.headers), HeaderMap::new());
+    let headers = if is_yaml { &untyped } else { &head.headers };
+    let body = body::read(headers, body).await?;
     let (name, options) = (set.clone(), api.admin.options);
     let parse = move || {
         if is_yaml {

@@ -9,10 +9,10 @@ use crate::telemetry::clock;
 ///
 /// So an increment is a plain load and store, without a lock or an atomic operation.
 #[derive(Debug, Default)]
-pub(super) struct Tally(AtomicU64);
+pub(in crate::telemetry) struct Tally(AtomicU64);
 
 impl Tally {
-    pub(super) fn add(&self, more: u64) {
+    pub(in crate::telemetry) fn add(&self, more: u64) {
         let count = self.0.load(Ordering::Relaxed);
         self.0.store(count.wrapping_add(more), Ordering::Relaxed);
     }

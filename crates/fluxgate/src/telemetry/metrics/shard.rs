@@ -19,21 +19,21 @@ pub(super) const STATUS_CLASSES: usize = 5;
 /// The counters of one thread, on cache lines of their own, so that threads do not contend.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Shard {
+pub(in crate::telemetry) struct Shard {
     pub(super) durations: DurationHistogram,
     pub(super) responses: [[Tally; STATUS_CLASSES]; Listener::ALL.len()],
     /// Handshakes that failed.
-    pub(super) tls_failures: [Tally; Listener::ALL.len()],
+    pub(in crate::telemetry) tls_failures: [Tally; Listener::ALL.len()],
     pub(super) store_errors: [Tally; reason::ALL.len()],
     pub(super) failed_closed: [Tally; reason::ALL.len()],
     /// Requests that were not allowed to wait, by the reason.
-    pub(super) refused_waits: [Tally; WaitRefusal::ALL.len()],
+    pub(in crate::telemetry) refused_waits: [Tally; WaitRefusal::ALL.len()],
     /// Denials that were left out of the log.
-    pub(super) unlogged: Tally,
+    pub(in crate::telemetry) unlogged: Tally,
     /// The heaviest identities of this thread. Other threads lock it only to read.
-    pub(super) top: Mutex<TopCounts>,
+    pub(in crate::telemetry) top: Mutex<TopCounts>,
     /// The last requests of this thread, if they are recorded.
-    pub(super) recent: Mutex<RecentRequests>,
+    pub(in crate::telemetry) recent: Mutex<RecentRequests>,
     /// The counters of every rule. Locked only to add a rule, and to render.
     decisions: Mutex<Vec<Arc<RuleCounters>>>,
 }
@@ -54,7 +54,7 @@ pub(super) struct RuleCounters {
 
 /// The shards of all threads.
 #[derive(Debug)]
-pub(super) struct Shards {
+pub(in crate::telemetry) struct Shards {
     /// Distinguishes services in one process, which tests have.
     number: u64,
     all: Mutex<Vec<Arc<Shard>>>,
@@ -87,7 +87,7 @@ impl Shards {
     }
 
     /// Runs `count` on this thread's shard.
-    pub(super) fn count<T>(&self, count: impl FnOnce(&Shard) -> T) -> T {
+    pub(in crate::telemetry) fn count<T>(&self, count: impl FnOnce(&Shard) -> T) -> T {
         self.with_local(|local| count(&local.shard))
     }
 
@@ -103,7 +103,7 @@ impl Shards {
 
     /// Returns the shards of all threads, including those that have ended: counters never
     /// decrease.
-    pub(super) fn all(&self) -> Vec<Arc<Shard>> {
+    pub(in crate::telemetry) fn all(&self) -> Vec<Arc<Shard>> {
         lock(&self.all).clone()
     }
 
@@ -191,6 +191,6 @@ fn index(rule: &ActiveRule) -> usize {
     rule.number().get() as usize
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(in crate::telemetry) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
