@@ -7,7 +7,7 @@ use crate::api::Api;
 use crate::meter::{AnswerFormat, Meter, MeterOutput};
 use crate::request::Request;
 use crate::reserve::Reserve;
-use crate::usage_tally::TokenUsage;
+use crate::reserve::TokenUsage;
 
 /// A function that takes any bytes.
 pub type FuzzFn = fn(&[u8]);

@@ -38,11 +38,8 @@
 #![deny(missing_docs)]
 
 mod answer;
-mod answer_facts;
 mod api;
-mod body;
 mod error;
-mod events;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod members;
@@ -51,19 +48,14 @@ mod prompt;
 mod reader;
 mod request;
 mod reserve;
-mod rewrite;
 mod stream;
 mod text;
-mod text_counts;
 mod usage;
-mod usage_finder;
 mod usage_tally;
-mod values;
 
 pub use api::Api;
 pub use error::RequestError;
 pub use meter::{AnswerFormat, Meter, MeterOutput};
 pub use prompt::{AUDIO_BYTES_PER_TOKEN, IMAGE_TOKENS, MESSAGE_TOKENS};
 pub use request::Request;
-pub use reserve::Reserve;
-pub use usage_tally::TokenUsage;
+pub use reserve::{Reserve, TokenUsage};

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use crate::api::Api;
 use crate::error::RequestError;
-use crate::members::{MemberPresence, Role, is_parameter};
+use crate::members::{
+    MAX_NUMBER, MemberPresence, Role, boolean, is_parameter, unexpected, whole_number,
+};
 use crate::prompt::{self, PromptTally};
 use crate::reader::{Kind, Reader};
-use crate::reserve::Reserve;
-use crate::rewrite::{Edit, apply};
-use crate::values::{MAX_NUMBER, boolean, unexpected, whole_number};
+use crate::reserve::{Reserve, TokenUsage};
 
 const USAGE_OPTION: &str = "stream_options.include_usage";
 
@@ -155,6 +155,16 @@ impl Request {
     pub fn total_tokens(&self) -> u64 {
         let completion = self.completion_tokens();
         self.prompt_tokens().saturating_add(completion)
+    }
+
+    /// Returns the bounds of all tokens, as what the request reserves.
+    pub fn reserved(&self) -> TokenUsage {
+        TokenUsage {
+            prompt_tokens: self.prompt_tokens(),
+            completion_tokens: self.completion_tokens(),
+            total_tokens: self.total_tokens(),
+            is_reported: false,
+        }
     }
 
     /// Returns how many completions the request asks for: choices of every prompt.
@@ -339,4 +349,56 @@ fn stream_options(
     let at = reader.position() - 1;
     let end = ObjectEnd { at, is_empty };
     Ok(StreamOptions::Object { end, include_usage })
+}
+
+/// A part of a text, and what takes its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Edit {
+    at: Range<usize>,
+    text: String,
+}
+
+impl Edit {
+    fn replace(at: &Range<usize>, value: impl ToString) -> Self {
+        let at = at.clone();
+        let text = value.to_string();
+        Self { at, text }
+    }
+}
+
+/// Returns `text` with the edits, which do not overlap. Edits at the same place follow each
+/// other in the given order.
+fn apply(text: &[u8], mut edits: Vec<Edit>) -> Vec<u8> {
+    edits.sort_by_key(|edit| edit.at.start);
+    let added: usize = edits.iter().map(|edit| edit.text.len()).sum();
+    let mut edited = Vec::with_capacity(text.len() + added);
+    let mut done = 0;
+    for Edit { at, text: new } in edits {
+        edited.extend_from_slice(text.get(done..at.start).unwrap_or_default());
+        edited.extend_from_slice(new.as_bytes());
+        done = at.end;
+    }
+    edited.extend_from_slice(text.get(done..).unwrap_or_default());
+    edited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_applied_in_order_of_their_places() {
+        let edit = |at, text: &str| Edit {
+            at,
+            text: text.to_owned(),
+        };
+        let edits = vec![
+            edit(5..5, "x"),
+            edit(1..3, ""),
+            edit(5..5, "y"),
+            edit(0..1, "AA"),
+        ];
+        assert_eq!(apply(b"abcdef", edits), b"AAdexyf");
+        assert_eq!(apply(b"abc", Vec::new()), b"abc");
+    }
 }

@@ -1,26 +1,10 @@
 //! The usage and the text of an answer so far, and the tokens that they count for.
 
-use crate::answer::{read_body, read_event};
-use crate::answer_facts::AnswerFacts;
+use crate::answer::{AnswerFacts, read_body, read_event};
 use crate::api::Api;
 use crate::request::Request;
-use crate::text_counts::TextCounts;
-use crate::usage::ReportedUsage;
-use crate::usage_finder::UsageFinder;
-
-/// The tokens that a call used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenUsage {
-    /// Tokens of the prompt.
-    pub prompt_tokens: u64,
-    /// Tokens of the completion.
-    pub completion_tokens: u64,
-    /// All tokens, as the upstream adds them up, and at least the sum of both.
-    pub total_tokens: u64,
-    /// Whether the upstream reported the numbers. If not, the completion is the text that was
-    /// seen, and the prompt is its bound.
-    pub is_reported: bool,
-}
+use crate::reserve::{TextCounts, TokenUsage};
+use crate::usage::{ReportedUsage, UsageFinder};
 
 /// The usage and the text of an answer so far.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +56,7 @@ impl UsageTally {
             Err(_) if data.starts_with(b"{") => {
                 let mut finder = UsageFinder::default();
                 finder.feed(self.api, data);
-                self.add_unread(data.len() as u64, finder.found());
+                self.add_unread(data.len() as u64, finder.found);
                 false
             }
             // No API has such an event, so text in it does not make a usage before it incomplete.
@@ -138,7 +122,7 @@ impl UsageTally {
         TokenUsage {
             prompt_tokens,
             completion_tokens,
-            total_tokens: self.usage.total().unwrap_or(0).max(sum),
+            total_tokens: self.usage.total.unwrap_or(0).max(sum),
             is_reported: is_final && reported_prompt.is_some() && reported_completion.is_some(),
         }
     }
