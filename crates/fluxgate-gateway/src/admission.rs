@@ -236,7 +236,7 @@ impl<E: Engine> AdmissionPolicy<E> {
         let reads_odd = |filter: &Filter| {
             self.with_rule_headers(filter, origin, |names| filter.reads_odd_headers(names))
         };
-        self.routes.has_odd_header() || route.filters.iter().any(|filter| reads_odd(filter))
+        self.routes.has_odd_header || route.filters.iter().any(|filter| reads_odd(filter))
     }
 
     /// Calls `test` with the headers that the rules of a filter read; `true` if they are unknown.
@@ -269,7 +269,7 @@ impl<E: Engine> AdmissionPolicy<E> {
         let why = display(error);
         let cause = std::error::Error::source(error).map(display);
         let route = route.map(|route| &*route.id);
-        let upstream = assignment.map(|it| display(&it.upstream().target));
+        let upstream = assignment.map(|it| display(&it.upstream.target));
         let request_id = origin.request_id();
         if status >= 500 {
             tracing::warn!(

@@ -159,17 +159,17 @@ impl OpenExchange {
             if sender.poll(cx, &mut self.stream)? {
                 self.sender = None;
                 self.stream.deadline.set_after(timeouts.request);
-            } else if sender.awaits_client() {
+            } else if sender.awaits_client {
                 // The upstream may be waiting for the rest of the body, so the client's timeout
                 // applies.
                 self.stream
                     .deadline
-                    .set(sender.last_progress() + timeouts.idle);
+                    .set(sender.last_progress + timeouts.idle);
                 timeout_error = GatewayError::BodyTimeout;
             } else {
                 self.stream
                     .deadline
-                    .set(sender.last_progress() + timeouts.request);
+                    .set(sender.last_progress + timeouts.request);
             }
         }
         loop {

@@ -6,7 +6,6 @@
 //! copies bytes; the policy is the same on both paths.
 
 mod client;
-mod metered;
 mod request;
 mod response;
 
@@ -187,7 +186,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                 if let Some(call) = &mut call {
                     let headers = head.headers.iter().copied();
                     call.answered(head.status, headers);
-                    is_resized = call.removes_events();
+                    is_resized = call.removes_events;
                 }
                 response::write_head(out, head, is_resized, limit_headers);
                 write_end_of_head(out, limit_headers, &origin, is_last);
@@ -248,7 +247,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             }
         };
         if exchange.keeps_alive && end == BodyEnd::Complete {
-            let upstream = response.assignment.upstream().number;
+            let upstream = response.assignment.upstream.number;
             pool::put(upstream, exchange.stream, &gateway.forwarder.connections);
         }
         exchange.buffers.release();

@@ -95,7 +95,7 @@ impl Forwarder {
         let mut tried = AttemptedUpstreams::new();
         let mut last = None;
         while let Some(assignment) = route.upstreams.assign(&tried) {
-            if assignment.upstream().target == UpstreamTarget::Echo {
+            if assignment.upstream.target == UpstreamTarget::Echo {
                 return Ok(ForwardOutcome::Echo(request.body.take()));
             }
             match self.send(&assignment, &mut request, &mut on_head).await {
@@ -111,7 +111,7 @@ impl Forwarder {
                     if failure.is_fault {
                         assignment.failed();
                     }
-                    tried.push(assignment.upstream().number);
+                    tried.push(assignment.upstream.number);
                     last = Some(ForwardError {
                         error: failure.error,
                         assignment: Some(assignment),
@@ -134,7 +134,7 @@ impl Forwarder {
         request: &mut OutgoingRequest<'_>,
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
     ) -> Result<(Exchange, T), AttemptFailure> {
-        let upstream = assignment.upstream();
+        let upstream = &assignment.upstream;
         while let Some(stream) = pool::take(upstream.number) {
             match Exchange::begin(stream, request, &self.timeouts, on_head).await {
                 Ok(begun) => return Ok(begun),
@@ -179,7 +179,7 @@ impl Forwarder {
             is_fault: false,
         })?;
         let connect = assignment
-            .upstream()
+            .upstream
             .connect(permit, self.tls.as_ref(), timeout);
         // The future is large, and most requests use an idle connection.
         let stream = Box::pin(connect).await;

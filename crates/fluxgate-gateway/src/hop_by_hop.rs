@@ -1,10 +1,7 @@
 //! Headers that concern one connection and not the message (RFC 9110, section 7.6.1).
 
 use fluxgate_http::server::REQUEST_ID;
-use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
-    HOST, HeaderName, LOCATION, MAX_FORWARDS, RETRY_AFTER, SET_COOKIE, TRAILER, WWW_AUTHENTICATE,
-};
+use http::header::HeaderName;
 
 /// What a header means to a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,21 +53,9 @@ pub(crate) fn connection_options(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Headers that have a meaning only before the content (RFC 9110, section 6.5.1).
-const NEVER_TRAILERS: [HeaderName; 13] = [
-    AUTHORIZATION,
-    CACHE_CONTROL,
-    CONTENT_ENCODING,
-    CONTENT_LENGTH,
-    CONTENT_RANGE,
-    CONTENT_TYPE,
-    HOST,
-    LOCATION,
-    MAX_FORWARDS,
-    RETRY_AFTER,
-    SET_COOKIE,
-    TRAILER,
-    WWW_AUTHENTICATE,
-];
+const NEVER_TRAILERS: &str = "authorization cache-control content-encoding content-length \
+    content-range content-type host location max-forwards retry-after set-cookie trailer \
+    www-authenticate";
 
 /// Returns whether a trailer is forwarded: it is end-to-end, may stand after the content, and
 /// is not a header that the gateway sets.
@@ -78,7 +63,7 @@ pub(crate) fn is_forwarded_trailer(name: &HeaderName) -> bool {
     let text = name.as_str();
     let limits = text.strip_prefix("x-").unwrap_or(text);
     HeaderKind::of(text) == HeaderKind::EndToEnd
-        && !NEVER_TRAILERS.contains(name)
+        && !NEVER_TRAILERS.split(' ').any(|never| never == text)
         && !limits.starts_with("ratelimit")
         && *name != REQUEST_ID
 }

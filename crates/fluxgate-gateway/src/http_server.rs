@@ -1,7 +1,6 @@
 //! Requests that hyper reads: HTTP/2, and what the fast path leaves of HTTP/1.1.
 
 mod connection;
-mod metered_body;
 mod response_body;
 mod service;
 mod tunnel;

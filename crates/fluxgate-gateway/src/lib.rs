@@ -20,7 +20,6 @@ mod forwarded_headers;
 pub mod fuzz;
 mod gateway;
 mod hop_by_hop;
-mod http_builders;
 mod http_server;
 mod llm;
 mod received_request;

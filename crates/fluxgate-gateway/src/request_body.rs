@@ -18,7 +18,7 @@ use crate::upstream::OpenBodyPermit;
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     source: BodySource,
-    length: Option<u64>,
+    pub(crate) length: Option<u64>,
     /// The largest size, and how much of it is left.
     limit: Option<(u64, u64)>,
     /// The connection that the body arrives on.
@@ -96,11 +96,6 @@ impl RequestBody {
             permit: None,
             has_ended: false,
         })
-    }
-
-    /// Returns the length of the body, if the client has declared it.
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.length
     }
 
     /// Returns whether some of the body is missing and no permit is held for that. Does not

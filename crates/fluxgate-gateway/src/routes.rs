@@ -15,7 +15,7 @@ use crate::upstream::{Balancer, Upstream};
 pub(crate) struct Routes {
     routes: Vec<Route>,
     /// Whether a route matches a header whose name is not plain.
-    has_odd_header: bool,
+    pub(crate) has_odd_header: bool,
 }
 
 /// The filters and upstreams of the requests that match.
@@ -98,11 +98,6 @@ impl Routes {
     /// Returns whether a route matches the header of this name.
     pub(crate) fn matches_header(&self, name: &str) -> bool {
         self.headers().any(|known| known.eq_ignore_ascii_case(name))
-    }
-
-    /// Returns whether a route matches a header whose name is not plain.
-    pub(crate) fn has_odd_header(&self) -> bool {
-        self.has_odd_header
     }
 
     /// Returns the names of the headers that routes match.

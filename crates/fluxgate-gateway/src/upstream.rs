@@ -5,9 +5,7 @@ mod connection_limit;
 mod health;
 pub(crate) mod pool;
 mod server;
-mod stream;
 
 pub(crate) use balancer::{Assignment, AttemptedUpstreams, Balancer};
 pub(crate) use connection_limit::{ConnectionLimit, OpenBodyPermit};
-pub(crate) use server::Upstream;
-pub(crate) use stream::UpstreamStream;
+pub(crate) use server::{Upstream, UpstreamStream};

@@ -131,7 +131,7 @@ impl BodyReader {
     ) -> Poll<Option<Result<Frame<Bytes>, ResponseError>>> {
         let polled = self.poll(cx);
         if let Poll::Ready(Some(Err(error))) = &polled {
-            let upstream = &self.assignment.upstream().target;
+            let upstream = &self.assignment.upstream.target;
             tracing::debug!(%upstream, %error, "a response ended early");
             self.framing = Decoder::Ended;
             self.stream = None;
@@ -168,7 +168,7 @@ impl BodyReader {
         };
         if let Some(sender) = &mut self.sender {
             let is_sent = sender.poll(cx, stream).map_err(ResponseError::Request)?;
-            self.last_progress = self.last_progress.max(sender.last_progress());
+            self.last_progress = self.last_progress.max(sender.last_progress);
             if is_sent {
                 self.sender = None;
             }
@@ -228,7 +228,7 @@ impl BodyReader {
         let is_sent = self.sender.take().is_none();
         let is_reusable = self.keeps_alive && is_sent && self.read.is_empty();
         if let Some(stream) = self.stream.take().filter(|_| is_reusable) {
-            pool::put(self.assignment.upstream().number, stream, &self.limit);
+            pool::put(self.assignment.upstream.number, stream, &self.limit);
         }
     }
 }

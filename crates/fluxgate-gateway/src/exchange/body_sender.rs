@@ -22,15 +22,15 @@ pub(super) struct BodySender {
     has_ended: bool,
     /// Whether the upstream accepts no more. It may still respond.
     is_refused: bool,
-    awaits_client: bool,
+    pub(super) awaits_client: bool,
     /// When something was last sent.
-    last_progress: Instant,
+    pub(super) last_progress: Instant,
 }
 
 impl BodySender {
     pub(super) fn new(body: Box<RequestBody>) -> Self {
         Self {
-            is_chunked: body.length().is_none(),
+            is_chunked: body.length.is_none(),
             body,
             pending: Bytes::new(),
             has_ended: false,
@@ -38,16 +38,6 @@ impl BodySender {
             awaits_client: false,
             last_progress: Instant::now(),
         }
-    }
-
-    /// Returns whether the client has to send more.
-    pub(super) fn awaits_client(&self) -> bool {
-        self.awaits_client
-    }
-
-    /// Returns when something was last sent.
-    pub(super) fn last_progress(&self) -> Instant {
-        self.last_progress
     }
 
     /// Sends what has arrived; returns whether the whole body has been sent.

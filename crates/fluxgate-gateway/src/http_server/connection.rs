@@ -135,7 +135,7 @@ impl<E: Engine> ClientConnection<'_, E> {
                 () = async {
                     tokio::select! {
                         () = closing.cancelled() => {}
-                        () = service.state.expired() => {}
+                        () = service.state.expired.notified() => {}
                     }
                 } => {
                     connection.as_mut().graceful_shutdown();
@@ -155,7 +155,7 @@ impl<E: Engine> ClientConnection<'_, E> {
                     (&mut *connection).await
                 }
             },
-            () = service.state.parked() => {
+            () = service.state.parked.notified() => {
                 let parts = connection.into_parts();
                 let stream = parts.io.into_inner().into_inner().into_inner();
                 let (mut read, stream) = stream.into_parts();

@@ -151,7 +151,7 @@ impl<E: Engine> HttpService<E> {
         let target = origin_form(&parts.uri);
         let options = RequestOptions {
             target: &target,
-            is_chunked: body.as_ref().is_some_and(|body| body.length().is_none()),
+            is_chunked: body.as_ref().is_some_and(|body| body.length.is_none()),
             replaced_body: admitted.body.as_ref().map(Bytes::len),
             trailers: wanted.trailers,
             upgrade: upgrade.map(HeaderValue::as_bytes),
@@ -238,7 +238,7 @@ impl<E: Engine> HttpService<E> {
                     let headers = head.headers().iter();
                     let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
                     call.answered(head.status().as_u16(), headers);
-                    if call.removes_events() {
+                    if call.removes_events {
                         head.headers_mut().remove(CONTENT_LENGTH);
                     }
                     ResponseBody::metered(reader, call)
@@ -277,7 +277,7 @@ impl ReadBody for IncomingBody {
         let Some(mut body) = self.body.take() else {
             return Ok(buffer.start(0));
         };
-        let max = match body.length() {
+        let max = match body.length {
             Some(length) if length > max => return Err(GatewayError::BodyTooLarge(max)),
             length => length.unwrap_or(max),
         };

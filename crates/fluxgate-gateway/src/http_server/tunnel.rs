@@ -1,15 +1,13 @@
 //! A connection that has switched to another protocol: bytes are copied both ways.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fluxgate_http::HeldUntilDropped;
 use fluxgate_http::server::PrefixedStream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
 use crate::timeouts::InFlight;
@@ -35,27 +33,29 @@ pub(super) struct PendingTunnel(Arc<Mutex<Option<Tunnel>>>);
 
 impl PendingTunnel {
     pub(super) fn put(&self, tunnel: Tunnel) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+        *self.lock() = Some(tunnel);
     }
 
     /// Counts the tunnel as a request in flight.
     pub(super) fn hold(&self, in_flight: InFlight) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tunnel) = &mut *slot {
+        if let Some(tunnel) = &mut *self.lock() {
             tunnel.in_flight = Some(in_flight);
         }
     }
 
     /// Keeps the slots of the request until the tunnel ends.
     pub(super) fn keep(&self, held: HeldUntilDropped) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tunnel) = &mut *slot {
+        if let Some(tunnel) = &mut *self.lock() {
             tunnel.held = held;
         }
     }
 
     pub(super) fn take(&self) -> Option<Tunnel> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Tunnel>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,8 +73,11 @@ impl Tunnel {
             held,
         } = self;
         let read = AtomicU64::new(0);
-        let mut client = CountedStream::new(client, &read);
-        let mut upstream = CountedStream::new(upstream, &read);
+        let count = |bytes: &[u8]| {
+            read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        };
+        let mut client = InspectReader::new(client, count);
+        let mut upstream = InspectReader::new(upstream, count);
         let copied = tokio::io::copy_bidirectional(&mut client, &mut upstream);
         tokio::select! {
             copied = copied => if let Err(error) = copied {
@@ -98,50 +101,5 @@ async fn until_quiet(read: &AtomicU64, quiet: Duration) {
         if read.load(Ordering::Relaxed) == before {
             return;
         }
-    }
-}
-
-/// Counts the bytes that are read.
-struct CountedStream<'a, S> {
-    stream: S,
-    read: &'a AtomicU64,
-}
-
-impl<'a, S> CountedStream<'a, S> {
-    fn new(stream: S, read: &'a AtomicU64) -> Self {
-        Self { stream, read }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<'_, S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let count = buffer.filled().len().saturating_sub(before);
-        let count = u64::try_from(count).unwrap_or(u64::MAX);
-        self.read.fetch_add(count, Ordering::Relaxed);
-        polled
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<'_, S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -116,11 +116,6 @@ impl BufferedBody {
         self
     }
 
-    /// Returns the body that was read.
-    pub(crate) fn content(&self) -> &[u8] {
-        &self.content
-    }
-
     /// Replaces the body by the one to send, if that differs. The difference is some bytes,
     /// for members that the gateway adds.
     pub(crate) fn replace(&mut self, content: Option<Vec<u8>>) {

@@ -20,9 +20,9 @@ pub(crate) struct ConnectionState {
     /// Wakes the reader once no request is in flight; until then it has no timeout.
     reader_waker: Mutex<Option<Waker>>,
     /// Notified when an HTTP/2 connection has been idle for too long.
-    expired: Notify,
+    pub(crate) expired: Notify,
     /// Notified when an HTTP/1.1 connection can be parked.
-    parked: Notify,
+    pub(crate) parked: Notify,
 }
 
 /// A request in flight until this is dropped.
@@ -74,26 +74,6 @@ impl ConnectionState {
         self.reader_waker
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reports that the connection has been idle for too long.
-    pub(super) fn expire(&self) {
-        self.expired.notify_one();
-    }
-
-    /// Waits until the connection has been idle for too long.
-    pub(crate) async fn expired(&self) {
-        self.expired.notified().await;
-    }
-
-    /// Reports that the connection can be parked: it has been idle for a while.
-    pub(super) fn park(&self) {
-        self.parked.notify_one();
-    }
-
-    /// Waits until the connection can be parked.
-    pub(crate) async fn parked(&self) {
-        self.parked.notified().await;
     }
 }
 

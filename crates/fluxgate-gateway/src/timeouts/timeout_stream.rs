@@ -117,7 +117,7 @@ impl<S> TimeoutStream<S> {
             // A request may be on its way, so `GOAWAY` is sent first.
             self.goaway_sent = true;
             self.reading.clear();
-            self.state.expire();
+            self.state.expired.notify_one();
         }
         let timeout = if self.in_head || self.goaway_sent {
             self.timeouts.headers
@@ -130,7 +130,7 @@ impl<S> TimeoutStream<S> {
             self.reading.clear();
             // The rest of a body that was not read to its end may still arrive.
             if self.state.is_answered() && !self.state.has_unread() {
-                self.state.park();
+                self.state.parked.notify_one();
             }
         }
         self.reading.poll_after(cx, timeout)

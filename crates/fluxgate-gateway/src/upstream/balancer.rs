@@ -23,7 +23,7 @@ pub(crate) type AttemptedUpstreams = SmallVec<[usize; 4]>;
 /// A request that an upstream has. It counts as outstanding until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Assignment {
-    upstream: Arc<Upstream>,
+    pub(crate) upstream: Arc<Upstream>,
     /// Whether the request probes an upstream that was ejected.
     is_probe: bool,
 }
@@ -90,11 +90,6 @@ impl Assignment {
         }
     }
 
-    /// Returns the upstream.
-    pub(crate) fn upstream(&self) -> &Arc<Upstream> {
-        &self.upstream
-    }
-
     /// Records that the upstream could not be reached or sent no valid response.
     pub(crate) fn failed(&self) {
         self.upstream.health.failed(uptime_millis(), self.is_probe);
@@ -137,7 +132,7 @@ mod tests {
     }
 
     fn number(assignment: &Option<Assignment>) -> Option<usize> {
-        assignment.as_ref().map(|it| it.upstream().number)
+        assignment.as_ref().map(|it| it.upstream.number)
     }
 
     #[test]
@@ -194,7 +189,7 @@ mod tests {
         let servers = balancer(1);
         let assigned = servers.assign(&AttemptedUpstreams::new()).unwrap();
         assigned.failed();
-        assert_eq!(assigned.upstream().outstanding(), 1);
+        assert_eq!(assigned.upstream.outstanding(), 1);
         drop(assigned);
         assert_eq!(servers.all[0].outstanding(), 0);
         assert!(servers.assign(&AttemptedUpstreams::new()).is_some());

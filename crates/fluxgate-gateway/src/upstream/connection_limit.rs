@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fluxgate_http::server::{DescriptorPermit, DescriptorShare};
-use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::config::Limits;
@@ -22,7 +21,7 @@ pub(crate) struct ConnectionLimit {
     /// The number of requests that wait for a connection.
     waiting: AtomicUsize,
     /// Notified when a request has to wait.
-    wanted: Notify,
+    pub(super) wanted: Notify,
 }
 
 /// A connection that may be open until this is dropped.
@@ -93,11 +92,6 @@ impl ConnectionLimit {
     /// connection should be kept idle.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
-    }
-
-    /// Waits until a request has to wait.
-    pub(super) fn wanted(&self) -> Notified<'_> {
-        self.wanted.notified()
     }
 }
 

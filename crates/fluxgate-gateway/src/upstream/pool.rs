@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connection_limit::ConnectionLimit;
-use super::stream::UpstreamStream;
+use super::server::UpstreamStream;
 
 /// How many idle connections a core keeps to an upstream.
 const MAX_IDLE: usize = 256;
@@ -59,7 +59,7 @@ pub(crate) fn put(upstream: usize, stream: UpstreamStream, limit: &ConnectionLim
 pub(crate) async fn close_idle(limit: &ConnectionLimit, timeout: Duration) {
     let mut interval = tokio::time::interval(INTERVAL.min(timeout));
     loop {
-        let mut wanted = std::pin::pin!(limit.wanted());
+        let mut wanted = std::pin::pin!(limit.wanted.notified());
         // Requests that begin to wait from now on are noticed.
         wanted.as_mut().enable();
         close_oldest(limit.waiting());

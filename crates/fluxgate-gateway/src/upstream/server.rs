@@ -1,20 +1,27 @@
-//! One server that requests are forwarded to.
+//! One server that requests are forwarded to, and the connections to it.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::either::Either;
 
 use super::connection_limit::ConnectionPermit;
 use super::health::Health;
-use super::stream::{Transport, UpstreamStream};
 use crate::config::UpstreamTarget;
+use crate::timeouts::Deadline;
 
 /// An upstream and its load and health, shared by all routes that name it.
 #[derive(Debug)]
@@ -74,15 +81,19 @@ impl Upstream {
             // Without the option, requests are merely later.
             let _ = tcp.set_nodelay(true);
             let transport = match tls.filter(|_| *is_secure) {
-                None => Transport::Tcp(tcp),
+                None => Transport::Left(tcp),
                 Some(tls) => {
                     let name = without_brackets(host).to_owned();
                     let name = ServerName::try_from(name).map_err(io::Error::other)?;
                     let tls = TlsConnector::from(Arc::clone(tls));
-                    Transport::Tls(Box::new(tls.connect(name, tcp).await?))
+                    Either::Right(Box::new(tls.connect(name, tcp).await?))
                 }
             };
-            Ok(UpstreamStream::new(transport, permit))
+            Ok(UpstreamStream {
+                transport,
+                deadline: Deadline::default(),
+                _permit: permit,
+            })
         };
         let connected = tokio::time::timeout(timeout, connect).await;
         connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -91,4 +102,81 @@ impl Upstream {
 
 fn without_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// A connection to an upstream.
+#[derive(Debug)]
+pub(crate) struct UpstreamStream {
+    transport: Transport,
+    /// Bounds what the connection is waited for. It belongs to the connection so that its
+    /// timer serves many requests.
+    pub(crate) deadline: Deadline,
+    /// Counts the connection for as long as it is open.
+    _permit: ConnectionPermit,
+}
+
+/// TCP, or TLS over it.
+type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+impl UpstreamStream {
+    /// Returns whether an idle connection can carry another request: the upstream has neither
+    /// closed it nor sent anything. It queries the kernel because the runtime may not have
+    /// noticed yet, and a request that is sent over a closed connection cannot be repeated.
+    pub(super) fn is_open(&mut self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let tcp = match &self.transport {
+            Either::Left(tcp) => tcp,
+            Either::Right(tls) => tls.get_ref().0,
+        };
+        let peeked = SockRef::from(tcp).peek(&mut byte);
+        if peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            return true;
+        }
+        // Session tickets may arrive at any time.
+        let Either::Right(tls) = &mut self.transport else {
+            return false;
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        let read = Pin::new(tls).poll_read(&mut cx, &mut ReadBuf::new(&mut [0]));
+        read.is_pending()
+    }
+
+    /// Reads into `buffer`; returns how much was read.
+    pub(crate) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        let polled = Pin::new(self).poll_read(cx, &mut buffer);
+        polled.map_ok(|()| buffer.filled().len())
+    }
+}
+
+impl AsyncRead for UpstreamStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().transport).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for UpstreamStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().transport).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().transport).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().transport).poll_shutdown(cx)
+    }
 }
