@@ -1,19 +1,16 @@
 //! The requests that new rules decide differently than old ones.
 
-mod old_rules;
-mod refusals;
-
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 use fluxgate_core::key::describe_identity;
-use fluxgate_core::{RuleSets, Timestamp};
+use fluxgate_core::{Decision, RuleSets, RuleVerdict, Timestamp};
 
+use crate::event::RecordedRequest;
+use crate::replay::Replay;
 use crate::summary::{keep_most, rule_name};
 use crate::time::format_rfc3339;
-pub(crate) use old_rules::OldRules;
-use refusals::{Refusal, Refusals};
 
 /// Listed instead of a rule if a request is denied because its rule set does not exist.
 const NO_RULE_SET: &str = "(no such rule set)";
@@ -283,5 +280,117 @@ impl fmt::Display for Changes {
             }
         }
         Ok(())
+    }
+}
+
+/// The enforced rules that refuse one request. Reused for the next request, so a denial
+/// needs no allocation.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    /// The ranges of id and identity in `bytes`.
+    ranges: Vec<(Range<usize>, Option<Range<usize>>)>,
+    bytes: Vec<u8>,
+}
+
+/// A rule that refuses a request.
+#[derive(Debug, PartialEq, Eq)]
+struct Refusal<'a> {
+    /// The id of the rule.
+    rule: &'a str,
+    /// The encoded identity; none if a part of the key is missing.
+    identity: Option<&'a [u8]>,
+}
+
+impl Refusals {
+    /// Removes all rules, for the next request.
+    fn clear(&mut self) {
+        self.ranges.clear();
+        self.bytes.clear();
+    }
+
+    /// Adds a rule if it is enforced and refuses the request.
+    pub(crate) fn add(&mut self, verdict: &RuleVerdict<'_>) {
+        if !verdict.denied || verdict.is_shadow {
+            return;
+        }
+        let rule = self.store(verdict.rule.id().as_bytes());
+        let identity = verdict.identity.map(|identity| self.store(identity));
+        self.ranges.push((rule, identity));
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Refusal<'_>> {
+        self.ranges.iter().map(|(rule, identity)| Refusal {
+            // Ids are text, and stored whole.
+            rule: str::from_utf8(&self.bytes[rule.clone()]).unwrap_or_default(),
+            identity: identity.clone().map(|identity| &self.bytes[identity]),
+        })
+    }
+}
+
+/// The old rules with their own state, and the requests that they decide differently.
+#[derive(Debug)]
+pub(crate) struct OldRules {
+    pub(crate) replay: Replay,
+    /// The only rule set, if there is only one.
+    only_set: Option<String>,
+    pub(crate) changes: Changes,
+    /// The new rules that refuse the current request.
+    pub(crate) by_new: Refusals,
+    /// The old rules that refuse it.
+    by_old: Refusals,
+}
+
+impl OldRules {
+    pub(crate) fn new(old: RuleSets, new: &RuleSets) -> Self {
+        Self {
+            only_set: old.only().map(|set| set.name().to_owned()),
+            changes: Changes::new(&old, new),
+            by_new: Refusals::default(),
+            by_old: Refusals::default(),
+            replay: Replay::new(old),
+        }
+    }
+
+    /// Decides a request that the new rules have decided under `rule_set`, and returns the
+    /// change, if there is one.
+    pub(crate) fn compare(
+        &mut self,
+        rule_set: &str,
+        request: &RecordedRequest<'_>,
+        at: Timestamp,
+        new: &Decision,
+    ) -> Option<Change> {
+        let old_set = match &self.only_set {
+            // The set may have been renamed.
+            Some(only) if request.rule_set.is_none() => only,
+            _ => rule_set,
+        };
+        let by_old = &mut self.by_old;
+        let limiter = &self.replay.limiter;
+        let old = limiter.check_at_reporting(old_set, &request.context, at, |verdict| {
+            by_old.add(&verdict);
+        });
+        let (change, set, refusals) = match (old.allowed(), new.allowed()) {
+            (true, false) => (Some(Change::NewlyDenied), rule_set, &self.by_new),
+            (false, true) => (Some(Change::NewlyAdmitted), old_set, &self.by_old),
+            _ => (None, old_set, &self.by_old),
+        };
+        if let Some(change) = change {
+            self.changes.record(change, set, at, refusals);
+        }
+        self.replay.record_hold(request.hold.as_deref(), &old);
+        self.by_new.clear();
+        self.by_old.clear();
+        change
     }
 }

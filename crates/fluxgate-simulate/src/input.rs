@@ -71,7 +71,7 @@ pub(crate) struct BlockReader<R> {
     /// The bytes that have been read but not returned.
     start: usize,
     end: usize,
-    bytes_read: u64,
+    pub(crate) bytes_read: u64,
     at_end: bool,
 }
 
@@ -85,11 +85,6 @@ impl<R: Read> BlockReader<R> {
             bytes_read: 0,
             at_end: false,
         }
-    }
-
-    /// Returns how many bytes have been read so far.
-    pub(crate) fn bytes_read(&self) -> u64 {
-        self.bytes_read
     }
 
     /// Reads the next block. Returns `None` at the end of the input.

@@ -2,12 +2,8 @@
 
 mod chart;
 mod comparison;
-mod conversion;
-mod describe;
-mod detail;
 mod html;
 mod humanize;
-mod outcome_counts;
 mod page;
 mod timeline;
 mod traffic;

@@ -157,7 +157,7 @@ impl Simulation {
         loop {
             output.flush().map_err(SimulationError::Output)?;
             progress(Progress {
-                bytes: blocks.bytes_read(),
+                bytes: blocks.bytes_read,
                 lines: self.lines,
             });
             match blocks.next().map_err(SimulationError::Input)? {
@@ -270,7 +270,7 @@ impl Simulation {
     fn settle(&mut self, settlement: &RecordedSettlement<'_>, at: Timestamp) {
         let settled = self.replay.settle(settlement, at);
         if let Some(old) = &self.old {
-            old.settle(settlement, at);
+            old.replay.settle(settlement, at);
         }
         self.line.clear();
         write_settled(&mut self.line, at, settled);
@@ -306,7 +306,7 @@ impl Simulation {
                     report.record_rule(at, &verdict);
                 }
                 if let Some(old) = old {
-                    old.record_new(&verdict);
+                    old.by_new.add(&verdict);
                 }
             })
         };
@@ -336,7 +336,7 @@ impl Simulation {
     /// Returns what changes for all requests so far, if the rules are
     /// [compared](Simulation::against) with old ones.
     pub fn changes(&self) -> Option<&Changes> {
-        self.old.as_ref().map(OldRules::changes)
+        self.old.as_ref().map(|old| &old.changes)
     }
 
     /// Returns how many bad lines were skipped.
@@ -347,19 +347,14 @@ impl Simulation {
     /// Returns a warning for each rule set that requests named and that does not
     /// exist. Control characters are escaped.
     pub fn warnings(&self) -> Vec<String> {
-        let missing = [
-            (
-                "there is no rule set",
-                Some(self.replay.missing_rule_sets()),
-            ),
-            (
-                "the old rules have no rule set",
-                self.old.as_ref().map(OldRules::missing_rule_sets),
-            ),
+        let old = self.old.as_ref().map(|old| &old.replay);
+        let replays = [
+            ("there is no rule set", Some(&self.replay)),
+            ("the old rules have no rule set", old),
         ];
         let mut warnings = Vec::new();
-        for (problem, missing) in missing {
-            let (names, on_missing) = missing.unwrap_or_default();
+        for (problem, replay) in replays {
+            let (names, on_missing) = replay.map(Replay::missing_rule_sets).unwrap_or_default();
             warnings.extend(names.iter().map(|name| warning(problem, name, on_missing)));
         }
         warnings

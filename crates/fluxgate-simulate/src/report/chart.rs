@@ -1,15 +1,13 @@
 //! A chart over time, as SVG.
 
-mod axis;
-mod series;
-
 use std::fmt;
+use std::ops::AddAssign;
 
 use super::html::Escaped;
 use super::humanize;
-pub(super) use axis::TimeAxis;
-use axis::count_ticks;
-pub(super) use series::{Series, SeriesKind, traffic_series};
+use super::timeline::{ColumnWidth, Timeline};
+use super::traffic::Traffic;
+use crate::time::{DAY, HOUR, MILLISECOND, MINUTE, SECOND};
 
 /// The colours of charts, in light and dark.
 pub(super) const STYLE: &str = include_str!("chart.css");
@@ -264,5 +262,298 @@ impl fmt::Display for Tenths {
             0 => write!(f, "{}", self.0 / 10),
             tenth => write!(f, "{}.{tenth}", self.0 / 10),
         }
+    }
+}
+
+/// The requests that a series counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SeriesKind {
+    NoRule,
+    AtOnce,
+    Delayed,
+    Denied,
+    ShadowDenied,
+    Released,
+    NewlyDenied,
+    NewlyAdmitted,
+}
+
+impl SeriesKind {
+    /// Returns the name in legends and tooltips.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::NoRule => "no rule",
+            Self::AtOnce => "admitted",
+            Self::Delayed => "delayed",
+            Self::Denied => "denied",
+            Self::ShadowDenied => "shadow-denied",
+            Self::Released => "released",
+            Self::NewlyDenied => "newly denied",
+            Self::NewlyAdmitted => "newly admitted",
+        }
+    }
+
+    /// Returns the class in the style sheet.
+    const fn class(self) -> &'static str {
+        match self {
+            Self::NoRule => "no-rule",
+            Self::AtOnce => "at-once",
+            Self::Delayed => "delayed",
+            Self::Denied => "denied",
+            Self::ShadowDenied => "shadow",
+            Self::Released => "released",
+            Self::NewlyDenied => "denied",
+            Self::NewlyAdmitted => "at-once",
+        }
+    }
+}
+
+/// Counts in each column of the axis.
+pub(super) struct Series {
+    kind: SeriesKind,
+    values: Vec<u64>,
+    /// How many units of a value make one request.
+    parts: u64,
+}
+
+impl Series {
+    pub(super) fn new(kind: SeriesKind, values: impl Iterator<Item = u64>) -> Self {
+        Self {
+            kind,
+            values: values.collect(),
+            parts: 1,
+        }
+    }
+
+    /// Creates a series from a timeline. Columns wider than those of the axis are
+    /// spread evenly.
+    fn spread(kind: SeriesKind, timeline: &Timeline<u64>, axis: &TimeAxis) -> Self {
+        const PARTS: u64 = 100;
+        if timeline.width <= axis.width {
+            return Self::new(kind, axis.fit(timeline).into_iter());
+        }
+        let wide = timeline.width.micros() / axis.width.micros();
+        let columns: Vec<_> = timeline.columns().collect();
+        let values = (axis.first..axis.first + axis.columns).map(|number| {
+            let column = columns.iter().find(|(wider, _)| *wider == number / wide);
+            column.map_or(0, |(_, count)| count * PARTS / wide)
+        });
+        Self {
+            kind,
+            values: values.collect(),
+            parts: PARTS,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.values.iter().all(|value| *value == 0)
+    }
+
+    fn value(&self, index: usize) -> u64 {
+        self.values.get(index).copied().unwrap_or(0)
+    }
+}
+
+/// Returns the bars and the lines that show traffic.
+pub(super) fn traffic_series(traffic: &Traffic, axis: &TimeAxis) -> (Vec<Series>, Vec<Series>) {
+    let arrivals = axis.fit(&traffic.arrivals);
+    let columns = || arrivals.iter();
+    let bars = vec![
+        Series::new(SeriesKind::NoRule, columns().map(|counts| counts.no_rule)),
+        Series::new(SeriesKind::AtOnce, columns().map(|counts| counts.at_once)),
+        Series::new(SeriesKind::Delayed, columns().map(|counts| counts.delayed)),
+        Series::new(SeriesKind::Denied, columns().map(|counts| counts.denied)),
+    ];
+    let shadow_denied = columns().map(|counts| counts.shadow_denied);
+    let mut lines = vec![Series::new(SeriesKind::ShadowDenied, shadow_denied)];
+    if traffic.total.delayed > 0 {
+        lines.push(Series::spread(
+            SeriesKind::Released,
+            &traffic.releases,
+            axis,
+        ));
+    }
+    (bars, lines)
+}
+
+/// The time that a chart covers, in columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeAxis {
+    pub(super) width: ColumnWidth,
+    /// The number of the first column, counted from 1970.
+    first: u64,
+    columns: u64,
+    style: TimeStyle,
+}
+
+/// How instants are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TimeStyle {
+    /// As the time since 1970, for a synthetic stream that starts at zero.
+    Elapsed,
+    /// As the time of day.
+    Day,
+    /// As date and time.
+    Dated,
+}
+
+impl TimeAxis {
+    /// Creates an axis that covers all arrivals. It extends to the last release, but
+    /// by no more than half, so that the arrivals remain visible.
+    pub(super) fn of(traffic: &Traffic, others: &[&Traffic]) -> Self {
+        let arrivals = &traffic.arrivals;
+        let width = arrivals.width;
+        let first = arrivals.first;
+        let all = others.iter().chain([&traffic]);
+        let releases = all.map(|traffic| {
+            let releases = &traffic.releases;
+            (releases.end() * releases.width.micros()).div_ceil(width.micros())
+        });
+        let limit = first + (arrivals.end() - first) * 3 / 2;
+        let end = releases.max().unwrap_or(0).min(limit);
+        Self::new(width, first, end.max(arrivals.end()) - first)
+    }
+
+    /// Creates an axis of these columns. The first has this number, counted from 1970.
+    pub(super) fn new(width: ColumnWidth, first: u64, columns: u64) -> Self {
+        let from = first * width.micros();
+        let to = (first + columns) * width.micros();
+        let style = match (from / DAY, (to - 1) / DAY) {
+            (0, 0) => TimeStyle::Elapsed,
+            (a, b) if a == b => TimeStyle::Day,
+            _ => TimeStyle::Dated,
+        };
+        Self {
+            width,
+            first,
+            columns,
+            style,
+        }
+    }
+
+    fn start(&self) -> u64 {
+        self.first * self.width.micros()
+    }
+
+    fn end(&self) -> u64 {
+        (self.first + self.columns) * self.width.micros()
+    }
+
+    /// Returns the counts in each column of this axis, without those outside it.
+    pub(super) fn fit<T>(&self, timeline: &Timeline<T>) -> Vec<T>
+    where
+        T: Copy + Default + AddAssign,
+    {
+        let mut timeline = timeline.clone();
+        timeline.widen(self.width);
+        let mut fitted = vec![T::default(); self.columns as usize];
+        for (number, counts) in timeline.columns() {
+            let column = number.checked_sub(self.first);
+            if let Some(fitted) = column.and_then(|column| fitted.get_mut(column as usize)) {
+                *fitted += counts;
+            }
+        }
+        fitted
+    }
+
+    /// Returns the instants to mark on an axis of this length, with their labels.
+    fn ticks(&self, width: u64) -> Vec<(u64, String)> {
+        // The width of a label on a phone, where letters are large.
+        let span = self.end() - self.start();
+        let room = match self.style {
+            TimeStyle::Elapsed if span > MINUTE => 60,
+            TimeStyle::Elapsed | TimeStyle::Day => 110,
+            TimeStyle::Dated => 150,
+        };
+        let most = (width / room).max(2);
+        let step = tick_step(span, most);
+        let first = self.start().div_ceil(step) * step;
+        let ticks = (first..=self.end()).step_by(step as usize);
+        ticks.map(|at| (at, self.label(at, step))).collect()
+    }
+
+    fn label(&self, at: u64, step: u64) -> String {
+        match self.style {
+            TimeStyle::Elapsed => humanize::elapsed(at, step),
+            TimeStyle::Day => humanize::time_of_day(at, step),
+            TimeStyle::Dated if step.is_multiple_of(DAY) => humanize::date(at),
+            TimeStyle::Dated => {
+                let date = humanize::date(at);
+                let time = humanize::time_of_day(at, step);
+                format!("{} {time}", date.get(5..).unwrap_or(&date))
+            }
+        }
+    }
+
+    /// Returns the start of a column, in full.
+    pub(super) fn column_start(&self, index: u64) -> String {
+        let at = (self.first + index) * self.width.micros();
+        let step = self.width.micros();
+        match self.style {
+            TimeStyle::Elapsed => humanize::elapsed(at, step),
+            TimeStyle::Day | TimeStyle::Dated => {
+                format!(
+                    "{} {} UTC",
+                    humanize::date(at),
+                    humanize::time_of_day(at, step)
+                )
+            }
+        }
+    }
+}
+
+/// Returns a round step that divides the span into about `most` parts or fewer.
+fn tick_step(span: u64, most: u64) -> u64 {
+    let small = [1, 2, 5, 10, 20, 50, 100, 200, 500].map(|step| step * MILLISECOND);
+    let seconds = [1, 2, 5, 10, 15, 30].map(|step| step * SECOND);
+    let minutes = [1, 2, 5, 10, 15, 30].map(|step| step * MINUTE);
+    let hours = [1, 2, 3, 6, 12].map(|step| step * HOUR);
+    let days = [1, 2, 7, 14, 28, 91, 182, 365].map(|step| step * DAY);
+    let years = [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000].map(|step| step * 365 * DAY);
+    small
+        .into_iter()
+        .chain(seconds)
+        .chain(minutes)
+        .chain(hours)
+        .chain(days)
+        .chain(years)
+        .find(|step| span / step <= most)
+        .unwrap_or(10_000 * 365 * DAY)
+}
+
+/// Returns the marks of the other axis, from 0 to a round number not below `most`.
+fn count_ticks(most: u64) -> Vec<u64> {
+    const STEPS: u64 = 4;
+    let mut unit = 1;
+    let step = loop {
+        let steps = [unit, 2 * unit, 5 * unit];
+        if let Some(step) = steps.into_iter().find(|step| step * STEPS >= most) {
+            break step;
+        }
+        unit *= 10;
+    };
+    (0..=most.div_ceil(step).max(1))
+        .map(|count| count * step)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_marked_at_round_numbers() {
+        assert_eq!(count_ticks(0), [0, 1]);
+        assert_eq!(count_ticks(3), [0, 1, 2, 3]);
+        assert_eq!(count_ticks(9), [0, 5, 10]);
+        assert_eq!(count_ticks(10_000), [0, 5_000, 10_000]);
+        assert_eq!(count_ticks(10_001).last(), Some(&15_000));
+    }
+
+    #[test]
+    fn time_is_marked_at_round_steps() {
+        assert_eq!(tick_step(60 * SECOND, 5), 15 * SECOND);
+        assert_eq!(tick_step(DAY, 5), 6 * HOUR);
+        assert_eq!(tick_step(u64::MAX / 2, 2), 10_000 * 365 * DAY);
     }
 }

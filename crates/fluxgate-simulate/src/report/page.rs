@@ -1,7 +1,6 @@
 //! The page: its head, the traffic, and the sections.
 
 mod algorithms;
-mod capacities;
 mod changes;
 mod rules;
 
@@ -22,9 +21,8 @@ use crate::changes::{ChangeCounts, Changes};
 use crate::summary::Summary;
 use crate::time::DAY;
 use algorithms::AlgorithmsSection;
-use capacities::CapacitiesSection;
 use changes::ChangesSection;
-use rules::{RuleRow, RulesSection};
+use rules::{CapacitiesSection, RuleRow, RulesSection};
 
 /// The browser loads nothing and runs nothing, whatever the input contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";

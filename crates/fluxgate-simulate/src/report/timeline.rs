@@ -61,9 +61,9 @@ impl Default for ColumnWidth {
 /// starts with the narrowest columns and merges them when there are too many.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline<T> {
-    width: ColumnWidth,
+    pub(super) width: ColumnWidth,
     /// The number of the first column, counted from 1970.
-    first: u64,
+    pub(super) first: u64,
     columns: VecDeque<T>,
 }
 
@@ -95,15 +95,6 @@ impl<T: Copy + Default + AddAssign> Timeline<T> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.columns.is_empty()
-    }
-
-    pub(super) fn width(&self) -> ColumnWidth {
-        self.width
-    }
-
-    /// Returns the number of the first column, counted from 1970.
-    pub(super) fn first(&self) -> u64 {
-        self.first
     }
 
     /// Returns the number of the column after the last.
@@ -171,9 +162,9 @@ mod tests {
     #[test]
     fn columns_are_merged_only_when_there_are_too_many() {
         let fits = timeline_of(&[0, 999, 1_000, 239_999]);
-        assert_eq!((fits.width().micros(), fits.end()), (1_000, 240));
+        assert_eq!((fits.width.micros(), fits.end()), (1_000, 240));
         let merged = timeline_of(&[0, 999, 1_000, 239_999, 240_000]);
-        assert_eq!((merged.width().micros(), merged.end()), (5_000, 49));
+        assert_eq!((merged.width.micros(), merged.end()), (5_000, 49));
         assert_eq!(counts(&merged)[0], 3);
         assert_eq!(counts(&merged)[47..], [1, 1]);
     }
@@ -181,7 +172,7 @@ mod tests {
     #[test]
     fn a_timeline_may_start_anywhere_and_grow_both_ways() {
         let timeline = timeline_of(&[7_003_000, 7_001_500, 7_004_000]);
-        assert_eq!(timeline.first(), 7_001);
+        assert_eq!(timeline.first, 7_001);
         assert_eq!(counts(&timeline), [1, 0, 1, 1]);
         let wide = timeline_of(&[Timestamp::MAX.micros(), 0]);
         assert_eq!(counts(&wide).iter().sum::<u64>(), 2);
@@ -190,8 +181,8 @@ mod tests {
     #[test]
     fn merging_may_start_in_the_middle_of_a_wider_column() {
         let mut timeline = timeline_of(&[4_000, 5_000, 9_000, 10_000]);
-        timeline.widen(timeline.width().wider().unwrap());
-        assert_eq!((timeline.first(), counts(&timeline)), (0, vec![1, 2, 1]));
+        timeline.widen(timeline.width.wider().unwrap());
+        assert_eq!((timeline.first, counts(&timeline)), (0, vec![1, 2, 1]));
     }
 
     proptest! {
@@ -210,7 +201,7 @@ mod tests {
                 times.push(at);
             }
             let timeline = timeline_of(&times);
-            let width = timeline.width().micros();
+            let width = timeline.width.micros();
             for (number, count) in timeline.columns() {
                 let there = times.iter().filter(|at| **at / width == number).count();
                 prop_assert_eq!(count, there as u64);

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use crate::report::chart::{Chart, ChartSize, TimeAxis, traffic_series};
-use crate::report::comparison::{AlgorithmVariant, Comparison};
-use crate::report::conversion::algorithm_name;
+use crate::report::comparison::{AlgorithmVariant, Comparison, algorithm_name};
 use crate::report::html::{begin_table, end_row, name_list};
 use crate::report::humanize::{duration, grouped};
 use crate::report::traffic::Traffic;
@@ -52,7 +51,7 @@ impl AlgorithmsSection<'_> {
             format!(
                 "{} per {}",
                 grouped(peak.unwrap_or(0)),
-                duration(releases.width().micros())
+                duration(releases.width.micros())
             ),
             grouped(different),
         ];
