@@ -5,11 +5,9 @@
 //! bandwidths.
 
 mod bandwidths;
-mod conditions;
 mod documents;
 mod expressions;
 mod filters;
-mod placeholders;
 
 use fluxgate_core::yaml::{Fault, Faults, Node, Position};
 
@@ -25,7 +23,7 @@ const SET: &str = "bucket4j";
 
 /// Reads a configuration.
 pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
-    let nodes = crate::source::documents(text)?;
+    let nodes = crate::fields::documents(text)?;
     let start = nodes.first().map_or(START, |node| node.position);
     let is_properties = |node: &Node| node.as_text().is_some_and(|it| it.contains("bucket4j."));
     if nodes.iter().any(is_properties) {
@@ -79,7 +77,7 @@ fn settings(
     remarks: &mut Vec<Remark>,
     faults: &mut Faults,
 ) -> RuleSetDraft {
-    placeholders::substitute(&mut document.settings, remarks);
+    documents::substitute(&mut document.settings, remarks);
     // An alias gives the same remark again.
     remarks.sort_by(|first, second| (first.line, &first.text).cmp(&(second.line, &second.text)));
     remarks.dedup();
@@ -101,18 +99,9 @@ fn settings(
         let line = settings.line("methods");
         reader.remarks.push(Remark::lost(line, text));
     }
-    let irrelevant = [
-        "cachetouse",
-        "filterconfigcachingenabled",
-        "filterconfigcachename",
-        "defaultmetrictags",
-        "defaultmethodmetrictags",
-    ];
-    let unread = settings.unread(
-        "`bucket4j`",
-        &["enabled", "methods", "filters"],
-        &irrelevant,
-    );
+    let irrelevant = "cachetouse filterconfigcachingenabled filterconfigcachename \
+        defaultmetrictags defaultmethodmetrictags";
+    let unread = settings.unread("`bucket4j`", &["enabled methods filters", irrelevant]);
     reader.remarks.extend(unread);
     let filters = settings.list("filters", reader.faults);
     for (index, filter) in filters.iter().enumerate() {

@@ -1,15 +1,15 @@
 //! The rules that an importer builds, and its remarks.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::time::Duration;
 
+pub(crate) use fluxgate_core::limit::MAX_UNITS;
 use fluxgate_core::limit::{MAX_FILL, MAX_SPAN};
 use fluxgate_core::{
     Algorithm, Band, Calendar, InvalidRules, KeyPart, Limit, LimitError, OnError, OnMissingKey,
-    Rule, RuleSet, ValueMatch,
+    Rule, RuleSet, RuleSets, ValueMatch,
 };
-
-pub(crate) use fluxgate_core::limit::MAX_UNITS;
 
 /// The longest window.
 pub(crate) const MAX_WINDOW: Duration = MAX_SPAN.as_duration();
@@ -44,6 +44,28 @@ impl Draft {
                 band.id.take_if(|id| !seen.insert(id.clone()));
             }
         }
+    }
+
+    /// Returns the rule file of a draft. The remarks on a set or a rule are comments before it.
+    pub(crate) fn to_yaml(&self, origin: &str) -> Result<String, InvalidDraft> {
+        let mut text = format!("# Imported from {}\n", on_one_line(origin));
+        write_comments(&self.remarks, "", &mut text);
+        text.push_str("rule_sets:\n");
+        for set in &self.sets {
+            write_comments(&set.remarks, "  ", &mut text);
+            let mut rules = set.rules.iter();
+            let yaml = RuleSets::from(set.to_rule_set()?).to_yaml();
+            // Each set is written by itself, to keep their order. The first line is `rule_sets:`.
+            for line in yaml.lines().skip(1) {
+                if line.starts_with("      - ") {
+                    let remarks = rules.next().map_or(&[][..], |rule| &rule.remarks);
+                    write_comments(remarks, "      ", &mut text);
+                }
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+        Ok(text)
     }
 
     /// Returns all remarks, those on sets and rules included.
@@ -313,5 +335,12 @@ impl BandDraft {
             }
         };
         Ok(Band::new(self.id.as_deref().unwrap_or(""), limit.build()?))
+    }
+}
+
+fn write_comments(remarks: &[Remark], indent: &str, text: &mut String) {
+    for remark in remarks {
+        let (sentence, line) = (remark.sentence(), remark.line);
+        let _ = writeln!(text, "{indent}# {sentence} (line {line})");
     }
 }

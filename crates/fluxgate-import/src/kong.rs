@@ -26,7 +26,7 @@ const CONSUMER: &str = "consumer";
 
 /// Reads a configuration.
 pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
-    let node = crate::source::document(text)?;
+    let node = crate::fields::document(text)?;
     let Some(entities) = Entities::read(&node, faults) else {
         return Ok(Draft::default());
     };

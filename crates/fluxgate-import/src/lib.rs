@@ -15,8 +15,6 @@ mod names;
 mod nginx;
 mod openfluxgate;
 mod path_patterns;
-mod rule_file;
-mod source;
 
 use fluxgate_core::RulesError;
 use fluxgate_core::yaml::Faults;
@@ -90,7 +88,7 @@ pub fn import(format: Format, origin: &str, text: &str) -> Result<Imported, Impo
     }
     let is_lost = |remark: &&Remark| remark.kind == RemarkKind::Lost;
     Ok(Imported {
-        text: rule_file::to_yaml(&draft, origin)?,
+        text: draft.to_yaml(origin)?,
         rules: draft.sets.iter().map(|set| set.rules.len()).sum(),
         lost: draft.all_remarks().filter(is_lost).count(),
     })

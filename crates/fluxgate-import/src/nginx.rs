@@ -5,11 +5,9 @@
 //! a rule set, because rules do not match hosts.
 
 mod areas;
-mod exemptions;
 mod key;
 mod limits;
 mod parse;
-mod servers;
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,10 +16,9 @@ use fluxgate_core::yaml::{Fault, Faults};
 use crate::draft::{Draft, Remark, RuleDraft, RuleSetDraft};
 use crate::names::{UniqueNames, set_name};
 use areas::{Area, Kind};
-use exemptions::{ExemptingKey, Exemptions};
+use key::{ExemptingKey, Exemptions};
 use limits::{Zone, ZoneUse};
 use parse::Directive;
-use servers::{Server, ServerSets};
 
 /// The most servers and locations of a configuration.
 const MAX_AREAS: usize = 2_000;
@@ -250,19 +247,13 @@ impl Reader<'_> {
     /// Adds a remark on a directive that has no counterpart.
     fn remark_on(&mut self, directive: &Directive) {
         // They set parameters and types.
-        const HARMLESS: [&str; 6] = [
-            "mime.types",
-            "fastcgi_params",
-            "fastcgi.conf",
-            "proxy_params",
-            "uwsgi_params",
-            "scgi_params",
-        ];
+        const HARMLESS: &str = "mime.types fastcgi_params fastcgi.conf proxy_params \
+            uwsgi_params scgi_params";
         let text = directive.text();
         let text = match directive.name.as_str() {
             "include" => {
                 let file = directive.argument(0).rsplit('/').next().unwrap_or_default();
-                if HARMLESS.contains(&file) {
+                if HARMLESS.split(' ').any(|it| it == file) {
                     return;
                 }
                 format!("`{text}`: the file is not read")
@@ -374,5 +365,68 @@ impl Reader<'_> {
                 }
             }
         }
+    }
+}
+
+/// A server.
+#[derive(Debug)]
+struct Server {
+    name: String,
+    /// Its other names.
+    aliases: Vec<String>,
+    /// The server outside of its locations, then its locations.
+    areas: Vec<Area>,
+}
+
+impl Server {
+    fn line(&self) -> usize {
+        self.areas[0].line
+    }
+}
+
+/// The rule sets of all servers. Servers may have the same name.
+#[derive(Debug, Default)]
+struct ServerSets {
+    all: Vec<RuleSetDraft>,
+    names: UniqueNames,
+    /// The sets of each server name.
+    by_server: HashMap<String, Vec<usize>>,
+}
+
+impl ServerSets {
+    /// Adds the set of a server, unless it has no rules. Servers with the same name and limits,
+    /// such as those for HTTP and HTTPS, share one set, because nginx counts their requests
+    /// together.
+    fn add(&mut self, server: &Server, mut set: RuleSetDraft) {
+        if set.rules.is_empty() {
+            return;
+        }
+        let remark = (!server.aliases.is_empty()).then(|| {
+            let names = server.aliases.join(", ");
+            let text = format!("the server is also named {names}: use this set for all its names");
+            Remark::changed(server.line(), text)
+        });
+        let same_name = self.by_server.entry(server.name.clone()).or_default();
+        let same = same_name
+            .iter()
+            .find(|&&index| self.all[index].decides_like(&set));
+        if let Some(&index) = same {
+            let remarks = &mut self.all[index].remarks;
+            let is_known = |new: &Remark| remarks.iter().any(|known| known.text == new.text);
+            let new = remark.filter(|remark| !is_known(remark));
+            remarks.extend(new);
+            return;
+        }
+        set.remarks.extend(remark);
+        if let Some(&first) = same_name.first() {
+            let text = format!(
+                "another server has the same name and other limits, see `{}`",
+                self.all[first].name
+            );
+            set.remarks.push(Remark::changed(server.line(), text));
+        }
+        set.name = self.names.unique(&server.name);
+        same_name.push(self.all.len());
+        self.all.push(set);
     }
 }

@@ -18,46 +18,18 @@ use crate::path_patterns;
 use bands::AlgorithmBands;
 
 /// The fields of a rule, except for its conditions.
-const READ: [&str; 15] = [
-    "id",
-    "name",
-    "enabled",
-    "scope",
-    "keyStrategyId",
-    "onLimitExceedPolicy",
-    "ruleSetId",
-    "ruleSetIdOrNull",
-    "bands",
-    "attributes",
-    "allowedIps",
-    "deniedIps",
-    "allowedKeys",
-    "deniedKeys",
-    "priority",
-];
+const READ: &str = "id name enabled scope keyStrategyId onLimitExceedPolicy ruleSetId \
+    ruleSetIdOrNull bands attributes allowedIps deniedIps allowedKeys deniedKeys priority";
 
 /// The conditions, which are fields of a rule or of its `matcher`.
-const CONDITIONS: [&str; 5] = [
-    "methods",
-    "pathPatterns",
-    "excludePathPatterns",
-    "headerEquals",
-    "headerPresent",
-];
+const CONDITIONS: &str = "methods pathPatterns excludePathPatterns headerEquals headerPresent";
 
 /// The fields that MongoDB and the REST API add, and texts for people.
-const IRRELEVANT: [&str; 6] = [
-    "_id",
-    "_class",
-    "__v",
-    "createdAt",
-    "updatedAt",
-    "description",
-];
+const IRRELEVANT: &str = "_id _class __v createdAt updatedAt description";
 
 /// Reads rule documents.
 pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
-    let node = crate::source::document(text)?;
+    let node = crate::fields::document(text)?;
     let mut remarks = Vec::new();
     let (documents, default_set) = documents(&node, &mut remarks, faults);
     let mut reader = DocumentReader {
@@ -92,8 +64,8 @@ fn documents<'n>(
     match fields.get("rules") {
         Some(rules) => {
             let name = fields.first_text(&["ruleSetId", "id"], faults);
-            let read = ["rules", "ruleSetId", "id", "name"];
-            remarks.extend(fields.unread("a rule set", &read, &IRRELEVANT));
+            let known = ["rules ruleSetId id name", IRRELEVANT];
+            remarks.extend(fields.unread("a rule set", &known));
             (items(rules, "`rules`", faults), name.unwrap_or("default"))
         }
         None => (std::slice::from_ref(node), "default"),
@@ -186,13 +158,13 @@ impl DocumentReader<'_> {
             .map(|node| Fields::read(node, "`matcher`", self.faults));
         let read = match &matcher {
             Some(matcher) => {
-                let unread = matcher.unread("`matcher`", &CONDITIONS, &[]);
+                let unread = matcher.unread("`matcher`", &[CONDITIONS]);
                 rule.remarks.extend(unread);
-                [&READ[..], &["matcher"]].concat()
+                "matcher"
             }
-            None => [&READ[..], &CONDITIONS].concat(),
+            None => CONDITIONS,
         };
-        let unread = fields.unread("a rule", &read, &IRRELEVANT);
+        let unread = fields.unread("a rule", &[READ, read, IRRELEVANT]);
         rule.remarks.extend(unread);
         let has_conditions = self.conditions(matcher.as_ref().unwrap_or(&fields), &mut rule, id);
         self.attributes(&fields, &mut rule);

@@ -30,16 +30,8 @@ const UNITS: [(&str, u64); 7] = [
 ];
 
 /// The fields of a bandwidth.
-const READ: [&str; 8] = [
-    "id",
-    "capacity",
-    "time",
-    "unit",
-    "refillcapacity",
-    "initialcapacity",
-    "refillspeed",
-    "fixedrefillinterval",
-];
+const READ: &str = "id capacity time unit refillcapacity initialcapacity refillspeed \
+    fixedrefillinterval";
 
 impl Bandwidth {
     pub(super) fn read(
@@ -48,7 +40,7 @@ impl Bandwidth {
         faults: &mut Faults,
     ) -> Option<Self> {
         let line = fields.position.line;
-        remarks.extend(fields.unread("a bandwidth", &READ, &[]));
+        remarks.extend(fields.unread("a bandwidth", &[READ]));
         let number = |name: &str, shown: &str, faults: &mut Faults| {
             let node = fields.get(name)?;
             let number = whole_number(node, &format!("`{shown}`"), 1..=u64::MAX, faults);

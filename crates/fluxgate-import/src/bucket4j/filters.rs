@@ -4,37 +4,23 @@ use fluxgate_core::Algorithm;
 use fluxgate_core::yaml::{Faults, Node};
 
 use super::bandwidths::Bandwidth;
-use super::conditions::AddOutcome;
-use super::expressions::{self, Key};
+use super::expressions::{self, AddOutcome, Key};
 use crate::draft::{Conditions, MAX_UNITS, Remark, RuleDraft};
 use crate::fields::{Fields, whole_number};
 use crate::names::{UniqueNames, slug};
 use crate::path_patterns::{self, Anchors};
 
+/// What is read of a filter.
+const FILTER: &str = "id url strategy ratelimits httpresponsebody httpresponseheaders \
+    hidehttpresponseheaders httpstatuscode";
+
 /// The fields of a rate limit.
-const LIMIT: [&str; 10] = [
-    "cachekey",
-    "expression",
-    "executecondition",
-    "postexecutecondition",
-    "skipcondition",
-    "executepredicates",
-    "skippredicates",
-    "numtokens",
-    "bandwidths",
-    "tokensinheritancestrategy",
-];
+const LIMIT: &str = "cachekey expression executecondition postexecutecondition skipcondition \
+    executepredicates skippredicates numtokens bandwidths tokensinheritancestrategy";
 
 /// The settings of filters that are about caches, metrics and the order of filters.
-const IRRELEVANT: [&str; 7] = [
-    "cachename",
-    "filtermethod",
-    "filterorder",
-    "httpcontenttype",
-    "metrics",
-    "majorversion",
-    "minorversion",
-];
+const IRRELEVANT: &str = "cachename filtermethod filterorder httpcontenttype metrics \
+    majorversion minorversion";
 
 /// Reads a mapping whose names may be written in any of the styles that Spring accepts.
 pub(super) fn fields<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> Fields<'n> {
@@ -59,17 +45,7 @@ impl FilterReader<'_> {
     pub(super) fn filter(&mut self, node: &Node, index: usize) {
         let fields = fields(node, "a filter", self.faults);
         let mut conditions = Conditions::default();
-        let read = [
-            "id",
-            "url",
-            "strategy",
-            "ratelimits",
-            "httpresponsebody",
-            "httpresponseheaders",
-            "hidehttpresponseheaders",
-            "httpstatuscode",
-        ];
-        let mut remarks = fields.unread("a filter", &read, &IRRELEVANT);
+        let mut remarks = fields.unread("a filter", &[FILTER, IRRELEVANT]);
         let url = fields.text("url", self.faults).unwrap_or(".*");
         let line = fields.line("url");
         match path_patterns::regex(url, Anchors::Both) {
@@ -146,8 +122,7 @@ impl FilterReader<'_> {
         rule.conditions = filter.conditions.clone();
         rule.remarks.clone_from(&filter.remarks);
         rule.group.clone_from(&filter.group);
-        rule.remarks
-            .extend(fields.unread("a rate limit", &LIMIT, &[]));
+        rule.remarks.extend(fields.unread("a rate limit", &[LIMIT]));
         if !self.key(&fields, &mut rule, line)
             || !self.condition(&fields, "executecondition", false, &mut rule)
             || !self.condition(&fields, "skipcondition", true, &mut rule)

@@ -297,24 +297,17 @@ impl<'n> Entities<'n> {
 
 /// Returns remarks on the fields of a plugin that are not read.
 fn unread(fields: &Fields<'_>, faults: &mut Faults) -> Vec<Remark> {
-    let read = [
-        "name",
-        "instance_name",
-        "enabled",
-        "config",
-        "_config",
-        "service",
-        "route",
-        "consumer",
-    ];
-    let mut irrelevant = vec!["id", "created_at", "updated_at", "tags", "partials"];
+    let read = "name instance_name enabled config _config service route consumer";
+    let irrelevant = "id created_at updated_at tags partials";
     let protocols = fields.texts("protocols", faults);
     let has = |name: &str| protocols.iter().any(|(protocol, _)| *protocol == name);
     // The default has both.
-    if has("http") && has("https") {
-        irrelevant.push("protocols");
-    }
-    fields.unread("a plugin", &read, &irrelevant)
+    let protocols = if has("http") && has("https") {
+        "protocols"
+    } else {
+        ""
+    };
+    fields.unread("a plugin", &[read, irrelevant, protocols])
 }
 
 /// Returns the names by which others refer to an entity.

@@ -12,58 +12,18 @@ use crate::fields::{Fields, whole_number};
 use crate::path_patterns;
 
 /// The fields of `rate-limiting` that are read.
-const BASIC: [&str; 13] = [
-    "second",
-    "minute",
-    "hour",
-    "day",
-    "month",
-    "year",
-    "limit_by",
-    "header_name",
-    "path",
-    "fault_tolerant",
-    "error_code",
-    "error_message",
-    "hide_client_headers",
-];
+const BASIC: &str = "second minute hour day month year limit_by header_name path fault_tolerant \
+    error_code error_message hide_client_headers";
 
 /// The fields of `rate-limiting-advanced` that are read.
-const ADVANCED: [&str; 14] = [
-    "limit",
-    "window_size",
-    "window_type",
-    "identifier",
-    "header_name",
-    "path",
-    "namespace",
-    "disable_penalty",
-    "error_code",
-    "error_message",
-    "hide_client_headers",
-    "enforce_consumer_groups",
-    "throttling",
-    "retry_after_jitter_max",
-];
+const ADVANCED: &str = "limit window_size window_type identifier header_name path namespace \
+    disable_penalty error_code error_message hide_client_headers enforce_consumer_groups \
+    throttling retry_after_jitter_max";
 
 /// The fields that say where and how counters are stored.
-const IRRELEVANT: [&str; 15] = [
-    "policy",
-    "strategy",
-    "sync_rate",
-    "dictionary_name",
-    "lock_dictionary_name",
-    "redis",
-    "redis_database",
-    "redis_host",
-    "redis_password",
-    "redis_port",
-    "redis_server_name",
-    "redis_ssl",
-    "redis_ssl_verify",
-    "redis_timeout",
-    "redis_username",
-];
+const IRRELEVANT: &str = "policy strategy sync_rate dictionary_name lock_dictionary_name redis \
+    redis_database redis_host redis_password redis_port redis_server_name redis_ssl \
+    redis_ssl_verify redis_timeout redis_username";
 
 /// The settings of a plugin that a rule can have.
 #[derive(Debug)]
@@ -107,7 +67,7 @@ impl Settings {
         } else {
             "limit_by"
         };
-        let known = if is_advanced { &ADVANCED[..] } else { &BASIC };
+        let known = [if is_advanced { ADVANCED } else { BASIC }, IRRELEVANT];
         let identifier = identifier(&fields, limit_by, plugin, remarks, faults)?;
         let mut own = Vec::new();
         let (algorithm, bands) = if is_advanced {
@@ -118,7 +78,7 @@ impl Settings {
         if bands.is_empty() {
             if faults.count() == 0 {
                 remarks.extend(own);
-                remarks.extend(fields.unread("`config`", known, &IRRELEVANT));
+                remarks.extend(fields.unread("`config`", &known));
                 let text = format!("the plugin `{}`: it has no limit", plugin.kind);
                 remarks.push(Remark::lost(plugin.line, text));
             }
@@ -131,7 +91,7 @@ impl Settings {
             own.push(Remark::changed(plugin.line, text));
         }
         remark_on_answers(&fields, &mut own, faults);
-        own.extend(fields.unread("`config`", known, &IRRELEVANT));
+        own.extend(fields.unread("`config`", &known));
         let fault_tolerant = fields.get("fault_tolerant").and_then(|node| {
             let tolerant = node.boolean("`fault_tolerant`", faults)?;
             Some((tolerant, fields.line("fault_tolerant")))

@@ -10,15 +10,7 @@ use crate::fields::{Fields, whole_number};
 use crate::names::band_id;
 
 /// The fields of a band.
-const READ: [&str; 7] = [
-    "windowSeconds",
-    "window",
-    "capacity",
-    "label",
-    "algorithm",
-    "quotaPeriod",
-    "zoneId",
-];
+const READ: &str = "windowSeconds window capacity label algorithm quotaPeriod zoneId";
 
 /// Bands with one algorithm. A rule of FluxGate has only one, so a document with several
 /// becomes several rules, which apply together.
@@ -49,7 +41,7 @@ pub(super) fn read(
     let mut parts: Vec<AlgorithmBands> = Vec::new();
     for node in nodes {
         let fields = Fields::read(node, "a band", faults);
-        let mut remarks = fields.unread("a band", &READ, &[]);
+        let mut remarks = fields.unread("a band", &[READ]);
         let Some((algorithm, band)) = band(&fields, &mut remarks, faults) else {
             lost.append(&mut remarks);
             continue;
