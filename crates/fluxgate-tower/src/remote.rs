@@ -2,11 +2,9 @@
 
 mod handler;
 mod holds;
-mod in_flight;
 mod pool;
 mod report;
 mod request;
-mod response;
 #[cfg(feature = "remote-tls")]
 mod tls;
 

@@ -1,25 +1,24 @@
 //! The service that limits the requests to another.
 
+use std::fmt;
 use std::marker::PhantomData;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use fluxgate_core::RequestContextBuilder;
 use fluxgate_core::path::RequestPath;
-use http::request::Parts;
-use http::{Request, Response};
-use tower_service::Service;
-
-use super::body::{MakeBody, WrapBody};
-use super::customizer::{Customizer as _, CustomizerChain};
-use super::denial::DenialHandler;
-use super::future::{PendingOutcome, ResponseFuture};
-use super::peer::PeerSource;
-use super::rejection::{Rejection, RejectionFormat};
 use fluxgate_http::{
     Evaluation, Filter, FilterOutcome, Handler, HeaderNames, HeaderValues, IncomingRequest, Report,
     RequestHold, is_plain_name,
 };
+use http::request::Parts;
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::future::{MakeBody, PendingOutcome, ResponseFuture, WrapBody};
+use super::rejection::{DenialHandler, Rejection, RejectionFormat};
 
 /// Limits the requests to an inner service. Created by a
 /// [`RateLimitLayer`](crate::RateLimitLayer).
@@ -259,5 +258,135 @@ impl<H> Deref for SharedHandler<H> {
 
     fn deref(&self) -> &H {
         &self.0.handler
+    }
+}
+
+/// The address of the peer, as an extension of requests. Servers that accept connections
+/// insert it.
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use fluxgate_tower::PeerAddr;
+///
+/// fn with_peer<B>(mut request: http::Request<B>, peer: SocketAddr) -> http::Request<B> {
+///     request.extensions_mut().insert(PeerAddr(peer));
+///     request
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddr(pub SocketAddr);
+
+type FindPeer = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
+
+/// How the layer finds the peer of a request: by a function, or in the request's extensions.
+#[derive(Clone, Default)]
+pub(super) struct PeerSource(Option<Arc<FindPeer>>);
+
+impl PeerSource {
+    pub(super) fn new(find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(find)))
+    }
+
+    pub(super) fn peer_ip(&self, request: &Parts) -> Option<IpAddr> {
+        match &self.0 {
+            Some(find) => find(request),
+            None => peer_in_extensions(request),
+        }
+    }
+}
+
+fn peer_in_extensions(request: &Parts) -> Option<IpAddr> {
+    let extensions = &request.extensions;
+    if let Some(PeerAddr(address)) = extensions.get() {
+        return Some(address.ip());
+    }
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::ConnectInfo(address)) =
+        extensions.get::<axum::extract::ConnectInfo<SocketAddr>>()
+    {
+        return Some(address.ip());
+    }
+    None
+}
+
+impl fmt::Debug for PeerSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Some(_) => "PeerSource(function)",
+            None => "PeerSource(extensions)",
+        })
+    }
+}
+
+/// Changes the context of a request before it is decided. It may add the tenant from a header,
+/// the address from `CF-Connecting-IP` or the user of a verified token.
+///
+/// ```
+/// use fluxgate_core::RequestContextBuilder;
+/// use fluxgate_tower::Customizer;
+/// use http::request::Parts;
+///
+/// /// Counts requests by the region of the server.
+/// struct Region(&'static str);
+///
+/// impl Customizer for Region {
+///     fn customize<'a>(
+///         &self,
+///         context: RequestContextBuilder<'a>,
+///         _: &'a Parts,
+///     ) -> RequestContextBuilder<'a> {
+///         context.attribute("region", self.0)
+///     }
+/// }
+/// ```
+///
+/// A closure needs no type: [`RateLimitLayer::customize`](crate::RateLimitLayer::customize).
+pub trait Customizer: Send + Sync {
+    /// Returns the changed context.
+    fn customize<'a>(
+        &self,
+        context: RequestContextBuilder<'a>,
+        request: &'a Parts,
+    ) -> RequestContextBuilder<'a>;
+}
+
+impl<F> Customizer for F
+where
+    F: for<'a> Fn(RequestContextBuilder<'a>, &'a Parts) -> RequestContextBuilder<'a> + Send + Sync,
+{
+    fn customize<'a>(
+        &self,
+        context: RequestContextBuilder<'a>,
+        request: &'a Parts,
+    ) -> RequestContextBuilder<'a> {
+        self(context, request)
+    }
+}
+
+/// Applies customizers one after another.
+#[derive(Clone, Default)]
+pub(super) struct CustomizerChain(Vec<Arc<dyn Customizer>>);
+
+impl CustomizerChain {
+    pub(super) fn push(&mut self, customizer: impl Customizer + 'static) {
+        self.0.push(Arc::new(customizer));
+    }
+}
+
+impl Customizer for CustomizerChain {
+    fn customize<'a>(
+        &self,
+        context: RequestContextBuilder<'a>,
+        request: &'a Parts,
+    ) -> RequestContextBuilder<'a> {
+        let customizers = self.0.iter();
+        customizers.fold(context, |context, next| next.customize(context, request))
+    }
+}
+
+impl fmt::Debug for CustomizerChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CustomizerChain({})", self.0.len())
     }
 }

@@ -7,7 +7,7 @@ use fluxgate_core::store::{
 use fluxgate_core::{Band, Limiter, PatternError, RuleSets, Store, StoreError};
 use fluxgate_tower::{
     FailedClosedStatus, HeaderFamilies, Identity, NetworkError, RateLimit, RateLimitLayer,
-    ResetFormat,
+    ResetFormat, Source,
 };
 use http::{HeaderValue, Response};
 use http_body_util::{BodyExt, Full};
@@ -178,8 +178,8 @@ async fn the_identity_may_come_from_other_headers() {
     let rules = "{ id: user, scope: per_user, bands: [ { capacity: 1, window: 1h } ] }, \
                  { id: key, scope: per_api_key, on_missing_key: skip, bands: [ { capacity: 1, window: 1h } ] }";
     let identity = Identity::default()
-        .user_header("X-Who")
-        .api_key_header("X-Key");
+        .user(Source::header("X-Who"))
+        .api_key(Source::header("X-Key"));
     let layer = RateLimitLayer::new(limiter(rules))
         .rule_set("s")
         .identity(identity);
