@@ -1,15 +1,17 @@
 //! A minimal HTTP/1.1 client that shows responses exactly as they are.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read as _, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use crate::wait::WAIT_TIMEOUT;
+use crate::wire::{Read, WireAnswer};
 
 /// A client with one connection, which is opened on demand and reused.
 #[derive(Debug)]
 pub struct Http {
     address: SocketAddr,
-    stream: Option<BufReader<TcpStream>>,
+    client: Option<RawClient>,
 }
 
 /// A response.
@@ -38,7 +40,7 @@ impl Http {
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
-            stream: None,
+            client: None,
         }
     }
 
@@ -88,92 +90,174 @@ impl Http {
 
     /// Sends raw bytes.
     pub fn send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        if self.stream.is_none() {
-            let stream = TcpStream::connect_timeout(&self.address, WAIT_TIMEOUT)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
-            self.stream = Some(BufReader::new(stream));
+        if self.client.is_none() {
+            self.client = Some(RawClient::try_connect(self.address)?);
         }
-        let stream = self.stream.as_mut().expect("the stream was just connected");
-        let sent = stream.get_mut().write_all(bytes);
-        if sent.is_err() {
-            self.stream = None;
+        if let Some(client) = &mut self.client {
+            client.send(bytes);
         }
-        sent
+        Ok(())
     }
 
     /// Reads the next response.
     pub fn read_answer(&mut self, without_body: bool) -> std::io::Result<Answer> {
-        let Some(stream) = &mut self.stream else {
+        let Some(client) = &mut self.client else {
             return Err(std::io::ErrorKind::NotConnected.into());
         };
-        let answer = read(stream, without_body);
-        let is_last = |answer: &Answer| answer.header("connection") == Some("close");
-        if answer.as_ref().map_or(true, is_last) {
-            self.stream = None;
+        let answer = client.read_answer_to(if without_body { "HEAD" } else { "GET" });
+        if answer.as_ref().map_or(true, WireAnswer::is_last) {
+            self.client = None;
         }
-        answer
+        let answer = answer?;
+        let body = String::from_utf8(answer.body).map_err(std::io::Error::other)?;
+        Ok(Answer {
+            status: answer.status,
+            headers: answer.headers,
+            body,
+        })
     }
 }
 
-fn read(stream: &mut BufReader<TcpStream>, without_body: bool) -> std::io::Result<Answer> {
-    let invalid =
-        |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
-    let line = read_line(stream)?;
-    let status = line
-        .split(' ')
-        .nth(1)
-        .and_then(|code| code.parse().ok())
-        .ok_or_else(|| invalid(&format!("no status in {line:?}")))?;
-    let mut headers = Vec::new();
-    loop {
-        let line = read_line(stream)?;
-        if line.is_empty() {
-            break;
+/// One connection.
+#[derive(Debug)]
+pub struct RawClient {
+    stream: TcpStream,
+    /// Received bytes that are not parsed yet.
+    bytes: Vec<u8>,
+    ended: bool,
+    read_timeout: Duration,
+}
+
+impl RawClient {
+    /// Connects.
+    ///
+    /// # Panics
+    /// If the connection fails.
+    #[track_caller]
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::try_connect(address).expect("connect to a server")
+    }
+
+    /// Connects. Returns an error if that fails.
+    pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, WAIT_TIMEOUT)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
+        stream.set_write_timeout(Some(WAIT_TIMEOUT))?;
+        Ok(Self {
+            stream,
+            bytes: Vec::new(),
+            ended: false,
+            read_timeout: WAIT_TIMEOUT,
+        })
+    }
+
+    /// Sets how long a read waits for bytes.
+    pub fn set_read_timeout(&mut self, timeout: Duration) {
+        let set = self.stream.set_read_timeout(Some(timeout));
+        set.expect("set a timeout");
+        self.read_timeout = timeout;
+    }
+
+    /// Sends bytes. Ignores a closed connection, because earlier responses can still be read.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        // Reading shows the error.
+        let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    /// Sends each byte in a packet of its own.
+    pub fn send_byte_by_byte(&mut self, bytes: impl AsRef<[u8]>) {
+        for byte in bytes.as_ref() {
+            self.send([*byte]);
         }
-        let (name, value) = line
-            .split_once(':')
-            .ok_or_else(|| invalid("a header without a colon"))?;
-        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let mut answer = Answer {
-        status,
-        headers,
-        body: String::new(),
-    };
-    let mut body = Vec::new();
-    if without_body || matches!(status, 100..200 | 204 | 304) {
-        return Ok(answer);
+
+    /// Closes the sending direction.
+    pub fn finish(&mut self) {
+        // The peer may have closed the connection.
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
-    if let Some(length) = answer.header("content-length") {
-        let length = length
-            .parse()
-            .map_err(|_| invalid("an invalid content-length"))?;
-        body.resize(length, 0);
-        stream.read_exact(&mut body)?;
-    } else if answer.header("transfer-encoding") == Some("chunked") {
+
+    /// Sends a request without a body and reads the response.
+    ///
+    /// # Errors
+    /// As [`RawClient::read_answer`].
+    pub fn get(&mut self, target: &str) -> std::io::Result<WireAnswer> {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
+        self.read_answer()
+    }
+
+    /// Reads the next response, which may be an interim one.
+    ///
+    /// # Errors
+    /// If the connection ends before the response is complete, on timeout, or if the response
+    /// is ambiguous.
+    pub fn read_answer(&mut self) -> std::io::Result<WireAnswer> {
+        self.read_answer_to("GET")
+    }
+
+    /// Reads the next response to a request with this method.
+    ///
+    /// # Errors
+    /// As [`RawClient::read_answer`].
+    pub fn read_answer_to(&mut self, method: &str) -> std::io::Result<WireAnswer> {
         loop {
-            let size = usize::from_str_radix(&read_line(stream)?, 16)
-                .map_err(|_| invalid("an invalid chunk size"))?;
-            let start = body.len();
-            body.resize(start + size, 0);
-            stream.read_exact(&mut body[start..])?;
-            read_line(stream)?;
-            if size == 0 {
-                break;
+            let read = WireAnswer::read(&self.bytes, method, self.ended);
+            match read.map_err(|bad| self.error(ErrorKind::InvalidData, &bad.0))? {
+                Read::Whole(answer, used) => {
+                    self.bytes.drain(..used);
+                    return Ok(answer);
+                }
+                Read::Part if self.ended => {
+                    return Err(self.error(ErrorKind::UnexpectedEof, "ended"));
+                }
+                Read::Part => self.read_more()?,
             }
         }
-    } else {
-        stream.read_to_end(&mut body)?;
     }
-    answer.body = String::from_utf8(body).map_err(|_| invalid("a body that is not UTF-8"))?;
-    Ok(answer)
-}
 
-fn read_line(stream: &mut BufReader<TcpStream>) -> std::io::Result<String> {
-    let mut line = String::new();
-    if stream.read_line(&mut line)? == 0 {
-        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    /// Reads until the connection ends.
+    ///
+    /// # Errors
+    /// On timeout.
+    pub fn read_to_end(&mut self) -> std::io::Result<Vec<u8>> {
+        while !self.ended {
+            self.read_more()?;
+        }
+        Ok(std::mem::take(&mut self.bytes))
     }
-    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+
+    /// Returns whether the peer has closed the connection and no bytes are left.
+    pub fn has_ended(&mut self) -> bool {
+        let set = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
+        set.expect("set a timeout");
+        let _ = self.read_more();
+        self.set_read_timeout(self.read_timeout);
+        self.ended && self.bytes.is_empty()
+    }
+
+    /// Returns the bytes that are not parsed yet, and the stream.
+    pub fn into_stream(self) -> (Vec<u8>, TcpStream) {
+        (self.bytes, self.stream)
+    }
+
+    fn read_more(&mut self) -> std::io::Result<()> {
+        let mut buffer = [0; 16 * 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => self.ended = true,
+            Ok(count) => self.bytes.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => self.ended = true,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(self.error(error.kind(), &error.to_string())),
+        }
+        Ok(())
+    }
+
+    fn error(&self, kind: ErrorKind, what: &str) -> std::io::Error {
+        let bytes = &self.bytes[..self.bytes.len().min(300)];
+        std::io::Error::new(
+            kind,
+            format!("{what}, after {:?}", bytes.escape_ascii().to_string()),
+        )
+    }
 }

@@ -3,7 +3,6 @@
 mod connection;
 mod fault;
 mod frame;
-mod state;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -11,9 +10,8 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use connection::{Connection, Connections};
-use fault::PendingFault;
 pub use fault::{Mode, ReplyFault};
-use state::{ProxyState, lock};
+use fault::{PendingFault, ProxyState, lock};
 
 /// A proxy between a client and a server. A change of its mode applies at once, to existing
 /// and to new connections.

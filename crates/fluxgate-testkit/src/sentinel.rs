@@ -2,8 +2,7 @@
 
 use std::io;
 
-use crate::cli::Cli;
-use crate::reply::Reply;
+use crate::cli::{Cli, Reply};
 use crate::server::{RedisServer, RedisServerBuilder};
 use crate::wait::{wait_for, wait_until};
 

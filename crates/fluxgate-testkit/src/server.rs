@@ -1,6 +1,5 @@
 //! A Redis or Valkey server for one test.
 
-mod options;
 mod setup;
 
 use std::env;
@@ -11,11 +10,10 @@ use std::path::{Path, PathBuf};
 use crate::cli::Cli;
 use crate::clock::Skew;
 use crate::ports::Port;
-use crate::process::{self, Process};
+use crate::program::{Process, find_program};
 use crate::tls::{Certificates, ClientAuth};
 use crate::wait::wait_for;
-use options::ServerOptions;
-use setup::{PortTaken, SOCKET, Setup};
+use setup::{PortTaken, SOCKET, ServerOptions, Setup};
 
 /// A running server, which is killed and removed when dropped.
 ///
@@ -35,7 +33,7 @@ impl RedisServer {
 
     /// Returns a builder.
     pub fn builder() -> RedisServerBuilder {
-        RedisServerBuilder::default()
+        RedisServerBuilder(ServerOptions::default()).binary("redis-server")
     }
 
     fn run(options: ServerOptions) -> Self {
@@ -199,7 +197,7 @@ impl RedisServer {
 pub fn valkey() -> Option<PathBuf> {
     let variable = env::var_os("FLUXGATE_VALKEY_SERVER").filter(|path| !path.is_empty());
     let Some(path) = variable.map(PathBuf::from) else {
-        return process::find_program("valkey-server");
+        return find_program("valkey-server");
     };
     assert!(
         path.is_file(),
@@ -210,7 +208,7 @@ pub fn valkey() -> Option<PathBuf> {
 }
 
 /// The options of a [`RedisServer`] to start.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RedisServerBuilder(ServerOptions);
 
 impl RedisServerBuilder {

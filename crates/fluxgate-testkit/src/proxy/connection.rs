@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 
-use super::fault::Mode;
+use super::fault::{Mode, ProxyState, lock};
 use super::frame::FrameReader;
-use super::state::{ProxyState, lock};
 use crate::wait::{WAIT_TIMEOUT, now};
 
 /// Two sockets, which are closed when the last of their threads ends.

@@ -3,16 +3,15 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
+use std::path::PathBuf;
 use std::process::Command;
 
-use super::options::{ServerOptions, tls_auth_clients};
-use crate::cli::{Cli, field_of};
-use crate::clock::ShiftedClock;
+use crate::cli::{Cli, Reply, field_of};
+use crate::clock::{ShiftedClock, Skew};
 use crate::dir::Dir;
 use crate::ports::{self, Port};
-use crate::process::{self, Process};
-use crate::reply::Reply;
-use crate::tls::Certificates;
+use crate::program::{Process, killed_with_parent};
+use crate::tls::{Certificates, ClientAuth};
 use crate::wait::wait_for;
 
 /// The user of [`RedisServer::cli`](super::RedisServer::cli) on a server with users, so that a test may change the
@@ -102,7 +101,7 @@ impl Setup {
     }
 
     pub(super) fn command(&self) -> Command {
-        let mut command = process::killed_with_parent(&self.options.binary);
+        let mut command = killed_with_parent(&self.options.binary);
         command.arg(self.dir.file(CONFIG));
         if self.options.sentinel {
             command.arg("--sentinel");
@@ -162,5 +161,47 @@ impl Setup {
 
     pub(super) fn log(&self) -> String {
         self.dir.read(OUTPUT) + &self.dir.read(LOG)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ServerOptions {
+    pub(super) binary: PathBuf,
+    pub(super) config: Vec<String>,
+    pub(super) password: Option<String>,
+    pub(super) users: Vec<String>,
+    pub(super) unix_socket: bool,
+    pub(super) tls: Option<ClientAuth>,
+    pub(super) skew: Option<Skew>,
+    pub(super) cluster: bool,
+    pub(super) sentinel: bool,
+}
+
+impl ServerOptions {
+    pub(super) fn has_users(&self) -> bool {
+        self.password.is_some() || !self.users.is_empty()
+    }
+
+    /// Returns the ACL file, if there are users. `own` is a user with all permissions, whose
+    /// password is its name.
+    pub(super) fn users_file(&self, own: &str) -> Option<String> {
+        if !self.has_users() {
+            return None;
+        }
+        let mut file = format!("user {own} on >{own} ~* &* +@all\n");
+        if let Some(password) = &self.password {
+            let _ = writeln!(file, "user default on >{password} ~* &* +@all");
+        }
+        for user in &self.users {
+            let _ = writeln!(file, "user {user}");
+        }
+        Some(file)
+    }
+}
+
+pub(super) fn tls_auth_clients(auth: ClientAuth) -> &'static str {
+    match auth {
+        ClientAuth::Off => "no",
+        ClientAuth::Required => "yes",
     }
 }
