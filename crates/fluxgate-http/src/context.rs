@@ -48,22 +48,6 @@ impl Identity {
         self.api_key = sources.into();
         self
     }
-
-    /// Reads the user from this header.
-    ///
-    /// # Panics
-    /// If no header can have this name.
-    pub fn user_header(self, name: &str) -> Self {
-        self.user(Source::header(name))
-    }
-
-    /// Reads the API key from this header.
-    ///
-    /// # Panics
-    /// If no header can have this name.
-    pub fn api_key_header(self, name: &str) -> Self {
-        self.api_key(Source::header(name))
-    }
 }
 
 /// The sources of the identity and of the attributes.
@@ -116,7 +100,7 @@ impl Sources {
     /// Returns how tokens are verified, if they are.
     #[cfg(feature = "jwt")]
     pub(crate) fn jwt(&self) -> Option<&Jwt> {
-        self.tokens.as_ref().map(|tokens| tokens.jwt())
+        self.tokens.as_ref().map(|tokens| &tokens.jwt)
     }
 
     /// Returns a claim that a source refers to although no tokens are verified, if any.
@@ -148,7 +132,7 @@ impl Sources {
     pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
         let names = self.sources().filter_map(Source::header_name);
         #[cfg(feature = "jwt")]
-        let names = names.chain(self.jwt().and_then(|jwt| jwt.source().header_name()));
+        let names = names.chain(self.jwt().and_then(|jwt| jwt.from.header_name()));
         names
     }
 
@@ -156,7 +140,7 @@ impl Sources {
     pub(crate) fn read_headers(&self) -> impl Iterator<Item = &str> {
         let names = self.sources().filter_map(Source::read_header);
         #[cfg(feature = "jwt")]
-        let names = names.chain(self.jwt().and_then(|jwt| jwt.source().read_header()));
+        let names = names.chain(self.jwt().and_then(|jwt| jwt.from.read_header()));
         names
     }
 

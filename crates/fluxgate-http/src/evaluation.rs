@@ -254,7 +254,7 @@ impl<H: Handler> Evaluation<'_, H> {
         if !self.handler.may_wait(self.rules) {
             return (Mode::Take, None);
         }
-        match self.filter.permits().take() {
+        match self.filter.permits.take() {
             Some(permit) => (Mode::Take, Some(permit)),
             None => (Mode::TakeNow, None),
         }
@@ -310,7 +310,7 @@ impl<H: Handler> Evaluation<'_, H> {
         let (report, shared) = self.complete(pending).await;
         if mode == Mode::TakeNow
             && is_denied_by_limits(&report)
-            && let Some(local) = self.filter.permits().take()
+            && let Some(local) = self.filter.permits.take()
         {
             let (report, shared) = self.decide_again(self.rules).await;
             return (report, (Some(local), shared));
@@ -337,7 +337,7 @@ impl<H: Handler> Evaluation<'_, H> {
         // A request that is decided again may have to wait again.
         let longest = { retry.and(report.max_wait()) }.map_or(wait, |most| most.max(wait));
         // Handlers that ignore the mode may delay a request that has no permit.
-        let local = local.or_else(|| self.filter.permits().take());
+        let local = local.or_else(|| self.filter.permits.take());
         let shared = match (retry, report.outcome()) {
             _ if local.is_none() => None,
             (None, _) => Some(shared),

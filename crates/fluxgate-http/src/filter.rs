@@ -46,7 +46,7 @@ pub struct Filter {
     has_odd_source: bool,
     headers: HeaderFamilies,
     failed_closed: FailedClosedStatus,
-    permits: Arc<WaitPermits>,
+    pub(crate) permits: Arc<WaitPermits>,
 }
 
 impl Filter {
@@ -238,11 +238,6 @@ impl Filter {
         };
         context::from_head(head, path, ip, &self.sources, names, checked)
     }
-
-    /// Returns the permits to wait.
-    pub(crate) fn permits(&self) -> &WaitPermits {
-        &self.permits
-    }
 }
 
 impl Filter {
@@ -395,7 +390,7 @@ mod tests {
     #[test]
     fn only_names_that_are_not_read_are_alike() {
         let filter = Filter::default()
-            .identity(Identity::default().api_key_header("x_key"))
+            .identity(Identity::default().api_key(Source::header("x_key")))
             .attribute("tenant", Source::header("X-Tenant-Id"))
             .attribute("plan", Source::cookie("x-cookie"))
             .client_ip(ClientIpSource::header("CF-Connecting-IP"));

@@ -1,7 +1,5 @@
 //! The part of a request that a filter reads.
 
-use std::fmt;
-
 use fluxgate_core::path::PathError;
 use http::request::Parts;
 
@@ -119,7 +117,8 @@ pub fn check_method(method: &str) -> Result<(), BadRequest> {
 
 /// Why a request is answered with 400: servers may read it in different ways, so the limiter
 /// could count another request than the one that is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.reason())]
 #[non_exhaustive]
 pub enum BadRequest {
     /// The path is ambiguous.
@@ -187,14 +186,6 @@ impl BadRequest {
         }
     }
 }
-
-impl fmt::Display for BadRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason())
-    }
-}
-
-impl std::error::Error for BadRequest {}
 
 impl From<PathError> for BadRequest {
     fn from(error: PathError) -> Self {

@@ -188,7 +188,7 @@ impl Batcher {
         deadline: Instant,
     ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         let call = Call::new(requests, self.time.now());
-        let operation = Operation::Script(self.time.script(call.has_leases()), &call);
+        let operation = Operation::Script(self.time.script(call.has_leases), &call);
         let reply = match self.node.perform(operation, false, deadline).await {
             // The server did nothing, and the node finds the new primary.
             Err(CallError::ReadOnly(_)) => self.node.perform(operation, false, deadline).await?,

@@ -43,7 +43,7 @@ pub(crate) struct Call<'r> {
     pub(crate) now: Option<String>,
     /// How many lease requests go with each request; empty if none does.
     lease_counts: Vec<usize>,
-    has_leases: bool,
+    pub(crate) has_leases: bool,
 }
 
 impl<'r> Call<'r> {
@@ -143,11 +143,6 @@ impl<'r> Call<'r> {
             lease_counts: Vec::new(),
             has_leases: false,
         }
-    }
-
-    /// Returns whether it requests any lease.
-    pub(crate) fn has_leases(&self) -> bool {
-        self.has_leases
     }
 
     /// Returns one answer for each of its `count` requests, if the reply is its own.

@@ -1,18 +1,22 @@
 //! The address of a server, the login, and how to connect.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
-use redis::aio::{MultiplexedConnection, PubSub, SendError};
+use futures_core::Stream;
+use redis::aio::{MultiplexedConnection, PubSub, PubSubSink, PubSubStream, SendError};
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
     IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError, TlsCertificates,
 };
+use tokio::time::timeout;
 
-use crate::error::{Address, error, store_error};
+use crate::error::{Address, error, no_answer, store_error};
 
 /// How long connecting and logging in may take.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -182,6 +186,52 @@ impl ServerConnection {
     /// known.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+}
+
+/// The time without a message after which the server is pinged.
+const PING_AFTER: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A subscription to some channels of one server.
+pub(crate) struct Subscription {
+    sink: PubSubSink,
+    messages: PubSubStream,
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").finish_non_exhaustive()
+    }
+}
+
+impl Subscription {
+    pub(crate) async fn open(endpoint: &Endpoint, channels: &[&str]) -> Result<Self, StoreError> {
+        let subscribed = async {
+            let (mut sink, messages) = endpoint.pubsub().await?.split();
+            let done = sink.subscribe(channels).await;
+            done.map_err(|cause| store_error(&cause))?;
+            Ok(Self { sink, messages })
+        };
+        match timeout(2 * CONNECT_TIMEOUT, subscribed).await {
+            Ok(subscription) => subscription,
+            Err(_) => Err(no_answer(&endpoint.name())),
+        }
+    }
+
+    /// Waits for the next message; `None` if the connection is lost.
+    pub(crate) async fn next(&mut self) -> Option<()> {
+        loop {
+            let messages = &mut self.messages;
+            let next = std::future::poll_fn(|cx| Pin::new(&mut *messages).poll_next(cx));
+            if let Ok(message) = timeout(PING_AFTER, next).await {
+                return message.map(drop);
+            }
+            let alive = timeout(PING_TIMEOUT, self.sink.ping::<redis::Value>()).await;
+            if !matches!(alive, Ok(Ok(_))) {
+                return None;
+            }
+        }
     }
 }
 

@@ -4,22 +4,27 @@
 //! second one changes the charges and deletes the record, unless another process has done so in
 //! between. On a cluster a list has the keys of the parts, and each part is settled at most
 //! once.
+//!
+//! Any process can cancel a reservation by id, once. The record of a reservation has the requests
+//! that cancel it. A script removes the record before any units return. If a reply is lost or a
+//! process crashes after that, units stay charged, and none returns twice.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use fluxgate_core::StoreError;
-use fluxgate_core::store::{HoldId, Micros, Settled, Settlement};
+use fluxgate_core::store::{HoldId, KeptReservation, Micros, Settled, Settlement, Timestamp};
 use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::codec::{
-    Answer, HoldOutcome, RecordedCharge, RecordedPart, Request, SettlementTotal, read_parts,
-    read_record, write_parts,
+    Answer, Call, HoldOutcome, RecordedCharge, RecordedPart, Request, ReservationRecord,
+    SettlementTotal, read_parts, read_record, write_parts,
 };
 use crate::decider::Decider;
 use crate::error::unexpected;
 use crate::node::Operation;
+use crate::script::Script;
 
 /// How much longer than needed a key lives: the list of a hold must not expire before its parts,
 /// and the record of a reservation has the exact time itself.
@@ -209,7 +214,7 @@ pub(crate) async fn delete_list(decider: &Decider, id: HoldId, deadline: Instant
 }
 
 /// Returns the time to live of a key that is needed for this long.
-pub(crate) fn time_to_live(decider: &Decider, life: Micros) -> u64 {
+fn time_to_live(decider: &Decider, life: Micros) -> u64 {
     if decider.servers.test_time().is_some() {
         // The server's clock does not follow that of a test.
         TEST_MILLIS
@@ -266,4 +271,102 @@ async fn send_all(
         }
     }
     outcomes
+}
+
+static TAKE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("lua/take_reservation.lua")));
+
+/// Writes the record of a reservation. Returns whether there is one: without any charge, there
+/// is nothing to cancel.
+pub(crate) async fn keep_reservation(
+    decider: &Decider,
+    reservation: &KeptReservation<'_>,
+) -> Result<bool, StoreError> {
+    let naming = &decider.naming;
+    let requests = reservation
+        .charges
+        .iter()
+        .filter(|charge| !charge.bands.is_empty() && !charge.charged.is_empty())
+        .map(|charge| {
+            Request::cancel(
+                charge.subject,
+                charge.bands,
+                charge.units,
+                charge.charged,
+                naming,
+            )
+        });
+    let record = ReservationRecord {
+        until: reservation.until,
+        is_held: reservation.is_held,
+        requests: requests.collect(),
+    };
+    if record.requests.is_empty() {
+        return Ok(false);
+    }
+    let millis = time_to_live(decider, reservation.wait);
+    let key = naming.reservation(reservation.id);
+    let mut set = redis::cmd("PSETEX");
+    set.arg(&key).arg(millis).arg(record.write());
+    let deadline = decider.servers.deadline();
+    let set = Operation::Command(&set);
+    decider.servers.perform(set, &key, deadline).await?;
+    Ok(true)
+}
+
+/// Cancels a reservation. Returns `false` if there is none, or if the request has proceeded.
+pub(crate) async fn cancel_reservation(
+    decider: &Arc<Decider>,
+    id: HoldId,
+) -> Result<bool, StoreError> {
+    let Some(record) = take_reservation(decider, id).await? else {
+        return Ok(false);
+    };
+    // Releases the slots; the charges of rates are cancelled below. If the hold has been settled,
+    // the settlement has decided its units.
+    if record.is_held && settle(decider, id, Settlement::Cancelled).await?.is_none() {
+        return Ok(false);
+    }
+    let servers = &decider.servers;
+    let mut cancelled = Ok(());
+    for request in record.requests {
+        let answer = servers.send(request, servers.deadline()).await;
+        cancelled = cancelled.and(answer.map(drop));
+    }
+    // Denials from before may no longer hold, including those on their way.
+    decider.forget_denials();
+    cancelled.map(|()| true)
+}
+
+/// Removes and returns the record of a reservation whose request still waits.
+async fn take_reservation(
+    decider: &Decider,
+    id: HoldId,
+) -> Result<Option<ReservationRecord>, StoreError> {
+    let key = decider.naming.reservation(id);
+    let call = Call::on_key(&key, Vec::new());
+    let take = Operation::Script(&TAKE, &call);
+    let servers = &decider.servers;
+    let taken = servers.perform(take, &key, servers.deadline()).await?;
+    let (record, time) =
+        parse_taken(&taken).ok_or_else(|| unexpected("the script for reservations"))?;
+    let record = record.map(ReservationRecord::read).transpose()?;
+    let now = servers.test_time().map_or(time, Timestamp::micros);
+    Ok(record.filter(|record| record.until.micros() > now))
+}
+
+/// Returns the record, if there is one, and the time in microseconds.
+fn parse_taken(reply: &Value) -> Option<(Option<&[u8]>, u64)> {
+    let Value::Array(reply) = reply else {
+        return None;
+    };
+    let [record, Value::BulkString(time)] = &reply[..] else {
+        return None;
+    };
+    let time = str::from_utf8(time).ok()?.parse().ok()?;
+    match record {
+        Value::Nil => Some((None, time)),
+        Value::BulkString(record) => Some((Some(record), time)),
+        _ => None,
+    }
 }

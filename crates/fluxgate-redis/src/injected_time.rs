@@ -58,21 +58,20 @@ pub struct UndoableDecision(Answer);
 impl<S: Server> ScriptStore<S> {
     /// Creates a store that runs the script of production, by the server's clock.
     pub fn on_server_time(server: S) -> Self {
-        Self {
-            server,
-            clock: None,
-            naming: KeyNaming::default(),
-            estimate: Timestamp::default(),
-        }
+        Self::new(server, None)
     }
 }
 
 impl<S: Server, C: Clock> ScriptStore<S, C> {
     /// Creates a store that runs the script of tests, by this clock.
     pub fn on_clock(server: S, clock: C) -> Self {
+        Self::new(server, Some(clock))
+    }
+
+    fn new(server: S, clock: Option<C>) -> Self {
         Self {
             server,
-            clock: Some(clock),
+            clock,
             naming: KeyNaming::default(),
             estimate: Timestamp::default(),
         }
@@ -164,7 +163,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
     fn call(&self, requests: &[&Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         let call = Call::new(requests, None);
         let now = self.clock.as_ref().map(|clock| clock.now().micros());
-        let script: &Script = match (now.is_some(), call.has_leases()) {
+        let script: &Script = match (now.is_some(), call.has_leases) {
             (true, true) => &LEASE_TEST_SCRIPT,
             (true, false) => &TEST_SCRIPT,
             (false, true) => &LEASE_SCRIPT,

@@ -53,7 +53,7 @@ const RULE_DIGITS: u32 = 10;
 /// How keys are named. All processes that share limits must agree on it.
 #[derive(Clone, Debug)]
 pub struct KeyNaming {
-    prefix: Box<str>,
+    pub(crate) prefix: Box<str>,
     /// The prefix and the start of the hash tag.
     head: Vec<u8>,
     hash: Option<IdentityHash>,
@@ -88,11 +88,6 @@ impl KeyNaming {
             head,
             hash: None,
         }
-    }
-
-    /// Returns the prefix of all names.
-    pub(crate) fn prefix(&self) -> &str {
-        &self.prefix
     }
 
     /// Replaces the selected parts of identities by a keyed hash.

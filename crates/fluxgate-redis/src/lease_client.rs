@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::codec::{Answer, Request};
 use crate::keys::KeyNaming;
-use crate::lease::{CheckRequest, LeaseCounts, LeaseTable, is_leasable};
+use crate::lease::{CheckRequest, LeaseTable, is_leasable};
 
 /// The leases of a store.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl LeaseClient {
                 return false;
             };
             let asked = &sent.pending.request;
-            request.add_lease_request(Request::lease(
+            request.lease_requests.push(Request::lease(
                 check.subject,
                 check.band,
                 lease,
@@ -90,11 +90,6 @@ impl LeaseClient {
             true
         });
         Some(sent)
-    }
-
-    /// Returns what has happened to leases so far.
-    pub(crate) fn counts(&self) -> LeaseCounts {
-        self.table.counts()
     }
 
     /// Returns whether there are leases, but no task that keeps them.

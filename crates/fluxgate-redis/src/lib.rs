@@ -89,13 +89,11 @@ mod near_cache;
 mod node;
 mod per_runtime;
 pub mod reason;
-mod reservations;
 mod rule_store;
 mod script;
 mod sentinel;
 mod servers;
 mod store;
-mod subscription;
 mod wait_permits;
 
 pub use back_off::BackOff;

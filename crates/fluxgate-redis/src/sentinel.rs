@@ -15,12 +15,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::back_off::{BackOff, jitter};
-use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, ServerConnection};
+use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, ServerConnection, Subscription};
 use crate::error::{Address, error, is_server_error, no_answer, store_error, unexpected};
 use crate::events::Events;
 use crate::lock::lock;
 use crate::reason;
-use crate::subscription::Subscription;
 use answers::{SentinelAnswer, SentinelAnswers};
 
 /// How long to wait for the other sentinels after the first answer: one of them may know of a

@@ -207,7 +207,7 @@ impl Servers {
             let servers = answer.now;
             request.set_windows(servers);
             // The server may have granted some, and none may be requested twice.
-            request.drop_lease_requests();
+            request.lease_requests.clear();
             // Instants are far below 2^63.
             let ahead = servers.micros() as i64 - now().micros() as i64;
             self.ahead.store(ahead, Ordering::Relaxed);
@@ -226,7 +226,7 @@ impl Servers {
             ServerKind::Cluster(cluster) => {
                 let hash_slot = request.first_key().map(hash_slot_of).unwrap_or_default();
                 let call = Call::new(&[&request], self.time.now());
-                let operation = Operation::Script(self.time.script(call.has_leases()), &call);
+                let operation = Operation::Script(self.time.script(call.has_leases), &call);
                 // Boxed, because this future is large and moved often.
                 let reply = Box::pin(cluster.perform(hash_slot, operation, deadline)).await?;
                 let answer = call.answers(bytes_of(&reply)?, 1)?.pop();

@@ -19,7 +19,6 @@ use crate::heartbeats::Heartbeats;
 use crate::holds;
 use crate::lease::LeaseCounts;
 use crate::lease_keeper;
-use crate::reservations;
 use crate::rule_store::RuleStore;
 use crate::servers::Servers;
 use crate::wait_permits::WaitPermits;
@@ -56,13 +55,13 @@ impl RedisStore {
     /// Returns the rule sets stored on the same server.
     pub fn rule_store(&self) -> RuleStore {
         let decider = &self.0.decider;
-        RuleStore::new(Arc::clone(&decider.servers), decider.naming.prefix())
+        RuleStore::new(Arc::clone(&decider.servers), &decider.naming.prefix)
     }
 
     /// Returns the heartbeats of the instances that share this store.
     pub fn heartbeats(&self) -> Heartbeats {
         let decider = &self.0.decider;
-        Heartbeats::new(Arc::clone(&decider.servers), decider.naming.prefix())
+        Heartbeats::new(Arc::clone(&decider.servers), &decider.naming.prefix)
     }
 
     /// Returns the state of the server's circuit breaker. For a cluster, returns the state of a
@@ -92,7 +91,7 @@ impl RedisStore {
 
     /// Returns what has happened to leases since the store was created.
     pub fn lease_counts(&self) -> LeaseCounts {
-        self.0.decider.leases.counts()
+        self.0.decider.leases.table.counts()
     }
 
     /// Returns all units on lease to the server, and requests no more. Call it before the program
@@ -202,11 +201,11 @@ impl Store for RedisStore {
         &self,
         reservation: &KeptReservation<'_>,
     ) -> Result<bool, StoreError> {
-        reservations::keep(&self.0.decider, reservation).await
+        holds::keep_reservation(&self.0.decider, reservation).await
     }
 
     async fn cancel_reservation(&self, id: HoldId) -> Result<bool, StoreError> {
-        reservations::cancel(&self.0.decider, id).await
+        holds::cancel_reservation(&self.0.decider, id).await
     }
 
     async fn settle(

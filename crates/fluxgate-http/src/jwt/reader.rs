@@ -16,7 +16,7 @@ use crate::request_head::{BadRequest, RequestHead};
 /// Finds and verifies the tokens of requests, and extracts the claims that sources refer to.
 #[derive(Debug)]
 pub(crate) struct TokenReader {
-    jwt: Jwt,
+    pub(crate) jwt: Jwt,
     /// The claims to extract.
     names: Box<[Arc<str>]>,
     cache: TokenCache,
@@ -29,10 +29,6 @@ impl TokenReader {
             names: names.map(Into::into).collect(),
             cache: TokenCache::new(),
         }
-    }
-
-    pub(crate) fn jwt(&self) -> &Jwt {
-        &self.jwt
     }
 
     /// Returns the verified claims of a request, or `None` if its token is invalid and such
@@ -315,7 +311,7 @@ mod tests {
     #[test]
     fn the_log_says_why_a_token_is_invalid() {
         let (key, reader) = reader();
-        let jwt = reader.jwt().clone().issuer("us").audience("web");
+        let jwt = reader.jwt.clone().issuer("us").audience("web");
         let reader = TokenReader::new(jwt, ["sub"].into_iter());
         let good = r#"{"iss":"us","aud":"web","exp":1000,"nbf":900}"#;
         let other = TokenKey::of_secret("HS256", "k", &[8; 32]);
@@ -415,7 +411,7 @@ mod tests {
             ("cookie:t", "/".into(), "t=".into(), Some("")),
         ] {
             let source: Source = source.parse().unwrap();
-            let jwt = reader.jwt().clone().token_from(source);
+            let jwt = reader.jwt.clone().token_from(source);
             let reader = TokenReader::new(jwt, ["sub"].into_iter());
             let request = Request::get(&target).header("cookie", cookie);
             let head = request.body(()).unwrap().into_parts().0;

@@ -53,7 +53,7 @@ const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Jwt {
     pub(super) keys: Arc<KeySet>,
-    pub(super) from: Source,
+    pub(crate) from: Source,
     pub(super) policy: Policy,
     pub(super) on_invalid: OnInvalid,
 }
@@ -155,10 +155,5 @@ impl Jwt {
         let loaded = self.keys.load().await;
         self.keys.watch();
         loaded
-    }
-
-    /// Returns the source of the token.
-    pub(crate) fn source(&self) -> &Source {
-        &self.from
     }
 }

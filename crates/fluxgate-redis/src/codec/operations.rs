@@ -259,16 +259,6 @@ impl Request {
         request.trailers = out;
         request
     }
-
-    /// Drops the lease requests that go with this request.
-    pub(crate) fn drop_lease_requests(&mut self) {
-        self.lease_requests.clear();
-    }
-
-    /// Sends a lease request with this request. Its keys must be in the same hash slot.
-    pub(crate) fn add_lease_request(&mut self, request: Self) {
-        self.lease_requests.push(request);
-    }
 }
 
 impl Answer {

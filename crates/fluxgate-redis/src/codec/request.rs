@@ -85,7 +85,7 @@ pub(crate) struct Request {
     pub(super) has_always: bool,
     has_slots: bool,
     /// Lease requests that go with it and are answered after it.
-    pub(super) lease_requests: Vec<Request>,
+    pub(crate) lease_requests: Vec<Request>,
 }
 
 /// A key: where its name ends, and what it holds.
