@@ -22,14 +22,14 @@ const LAYERS: [(&str, &str); 10] = [
     ),
     (
         "fluxgate-redis",
-        "reason lock back_off error events identity_hash keys script breaker endpoint subscription \
-         lease codec sentinel per_runtime deadlines node cluster batch servers near_cache lease_client decider lease_keeper holds reservations hash_slots rule_store heartbeats \
+        "reason lock back_off error events identity_hash keys script breaker endpoint \
+         lease codec sentinel per_runtime deadlines node cluster batch servers near_cache lease_client decider lease_keeper holds hash_slots rule_store heartbeats \
          wait_permits store builder injected_time fuzzing",
     ),
     ("fluxgate-sim", "clock random oracle fleet"),
     (
         "fluxgate-http",
-        "trust alike_names request_head rate_limit_fields report headers problem client_ip claims source checked_headers jwt request_hold handler context wait_permits filter evaluation server",
+        "trust alike_names request_head report headers problem client_ip claims source checked_headers jwt request_hold handler context filter evaluation server",
     ),
     ("fluxgate-tower", "remote rate_limit"),
     (
@@ -38,17 +38,17 @@ const LAYERS: [(&str, &str); 10] = [
     ),
     (
         "fluxgate-import",
-        "source names draft fields path_patterns rule_file bucket4j envoy_ratelimit kong nginx openfluxgate",
+        "names draft fields path_patterns bucket4j envoy_ratelimit kong nginx openfluxgate",
     ),
     (
         "fluxgate-llm",
-        "text reader api error reserve members values prompt rewrite request usage text_counts answer_facts answer \
-         usage_finder usage_tally events stream body meter fuzzing",
+        "text reader api error reserve members prompt request usage answer \
+         usage_tally stream meter fuzzing",
     ),
     (
         "fluxgate-gateway",
         "config error hop_by_hop timeouts upstream request_body exchange routes forward \
-         http_builders llm engine received_request admission gateway forwarded_headers upstream_request request_checks echo fast_path \
+         llm engine received_request admission gateway forwarded_headers upstream_request request_checks echo fast_path \
          http_server fuzz",
     ),
     (
