@@ -172,28 +172,18 @@ impl<'a> RequestContext<'a> {
 impl RequestContext<'_> {
     /// Converts to a context that owns its texts.
     pub fn into_owned(self) -> RequestContext<'static> {
-        fn own(text: Cow<'_, str>) -> Cow<'static, str> {
-            Cow::Owned(text.into_owned())
+        fn own<T: ToOwned + ?Sized>(value: Cow<'_, T>) -> Cow<'static, T> {
+            Cow::Owned(value.into_owned())
         }
-        fn own_bytes(bytes: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
-            Cow::Owned(bytes.into_owned())
-        }
-        let attributes = self
-            .attributes
-            .into_iter()
-            .map(|(name, value)| (own_bytes(name), own_bytes(value)));
-        let own_all = |pairs: Vec<(Cow<'_, str>, Cow<'_, str>)>| {
-            let pairs = pairs.into_iter();
-            pairs.map(|(name, value)| (own(name), own(value))).collect()
-        };
+        let (headers, attributes) = (self.headers.into_iter(), self.attributes.into_iter());
         RequestContext {
             ip: self.ip,
             user: self.user.map(own),
             api_key: self.api_key.map(own),
             method: self.method.map(own),
             path: self.path.map(RequestPath::into_owned),
-            headers: own_all(self.headers),
-            attributes: attributes.collect(),
+            headers: headers.map(|(k, v)| (own(k), own(v))).collect(),
+            attributes: attributes.map(|(k, v)| (own(k), own(v))).collect(),
             cost: self.cost,
             has_no_tokens: self.has_no_tokens,
             is_provisional: self.is_provisional,

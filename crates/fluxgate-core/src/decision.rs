@@ -3,7 +3,6 @@
 mod charge;
 mod combine;
 mod outcome;
-mod wait_refusal;
 mod waiting;
 
 use std::fmt;
@@ -19,9 +18,8 @@ use crate::limit::Algorithm;
 use crate::rules::{ActiveRule, ActiveRuleSet, RuleAction, RuleSet};
 use crate::time::{Micros, Retry, Timestamp};
 pub use charge::Charge;
-pub use outcome::Outcome;
-pub use wait_refusal::WaitRefusal;
-use wait_refusal::WaitStatus;
+use outcome::WaitStatus;
+pub use outcome::{Outcome, WaitRefusal};
 
 /// The wait of a request that is denied because the store failed.
 const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
@@ -67,7 +65,7 @@ pub struct Decision {
     /// What each band reserved, if there is a delay; empty if there is none.
     reservations: Vec<BandReservation>,
     /// The id by which any process can cancel the reservation.
-    reservation: Option<HoldId>,
+    pub(crate) reservation: Option<HoldId>,
     rules: SmallVec<[DecidedRule; 4]>,
     violated: SmallVec<[BandRef; 2]>,
     hold: Option<DecisionHold>,

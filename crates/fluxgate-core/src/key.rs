@@ -1,6 +1,5 @@
 //! Keys: the parts of a request that a rule counts by, and their encoding.
 
-mod credentials;
 mod encoding;
 mod fingerprint;
 mod subject;
@@ -13,11 +12,10 @@ use std::str::FromStr;
 use crate::context::RequestContext;
 use crate::request_path::RequestPath;
 
-pub use credentials::{AUTHORIZATION, counted_credentials};
-pub use encoding::IdentityPart;
 use encoding::{
     AD_HOC, ANONYMOUS, API_KEY, ATTRIBUTE, Decoder, HEADER, IPV4, IPV6, METHOD, PATH, USER,
 };
+pub use encoding::{AUTHORIZATION, IdentityPart, counted_credentials};
 pub(crate) use encoding::{RESETS, encode_bytes};
 pub use fingerprint::Fingerprinter;
 pub use subject::{RuleNumber, Subject, SubjectParts};
@@ -60,11 +58,6 @@ impl KeyPart {
             (Self::Header(name), Self::Header(other)) => name.eq_ignore_ascii_case(other),
             _ => self == other,
         }
-    }
-
-    /// Returns the fault of a key that has this part twice.
-    pub(crate) fn duplicate_fault(&self) -> String {
-        format!("`{self}` appears twice in `key`")
     }
 }
 

@@ -468,7 +468,7 @@ impl<S: Store> Limiter<S> {
     /// failure and returns the first one. A hold ends first, which only one caller can do: if it
     /// has been settled, or cannot be reached, nothing returns.
     pub async fn cancel(&self, charge: Charge) -> Result<(), StoreError> {
-        if let Some(hold) = charge.hold()
+        if let Some(hold) = charge.hold
             && self.settle(hold, Settlement::Cancelled).await?.is_none()
         {
             return Ok(());
@@ -476,7 +476,7 @@ impl<S: Store> Limiter<S> {
         let mut first = Ok(());
         for part in charge.iter() {
             let (subject, bands, charged) = (part.subject, part.bands, part.charged);
-            let cancelled = if charge.by_fallback() {
+            let cancelled = if charge.by_fallback {
                 match self.0.fallback.store() {
                     Some(fallback) => fallback.cancel(subject, bands, part.units, charged).await,
                     // A fallback that was never created holds nothing.
@@ -505,7 +505,7 @@ impl<S: Store> Limiter<S> {
 
     /// Returns the decision on a rule set that does not exist, and reports the name.
     fn decide_missing(&self, name: &str, rules: &RuleSets) -> Decision {
-        self.0.missing.decide(name, rules, &self.0.observers)
+        self.0.missing.decide(name, rules, &self.0.observers, false)
     }
 
     /// Makes the decision from the store's answer, or without it if the store failed.

@@ -7,13 +7,8 @@
 //! each value to the lists that contain it, and rules are grouped by these lists. So the cost
 //! depends on the request and on the rules that match, not on the number of rules or values.
 
-mod active_nodes;
 mod conditions;
 mod facts;
-mod field;
-mod found;
-mod fragments;
-mod glob_trie;
 mod group;
 mod index;
 mod lists;
@@ -21,8 +16,6 @@ mod path_trie;
 mod pattern;
 mod pattern_set;
 mod requirements;
-mod segments;
-mod shape;
 mod small_map;
 mod steps;
 mod verify;
@@ -36,10 +29,9 @@ use crate::network::NetworkIndex;
 pub use conditions::ValueMatch;
 pub(crate) use conditions::{Conditions, FailedCondition, ValueCondition, Values};
 use facts::RequestFacts;
-pub(crate) use field::{Field, ListNumber};
 pub(crate) use group::Matches;
 use group::{Group, LateTests, Signature};
-pub(crate) use lists::ListIndex;
+pub(crate) use lists::{Field, ListIndex, ListNumber};
 pub use pattern::{Pattern, PatternError};
 pub use pattern_set::PathSet;
 use requirements::{Networks, Part, Requirements};

@@ -23,18 +23,14 @@ pub(crate) struct AppliedRule {
     /// The bands to check; none if it denies what it matches, or a part of its key is missing
     /// and it denies.
     pub(crate) bands: Range<u32>,
-    cost: u64,
+    /// The units that the request asks for.
+    pub(crate) cost: u64,
     group: Group,
     /// The bytes of its subject.
     subject: Range<usize>,
 }
 
 impl AppliedRule {
-    /// Returns the units that the request asks for.
-    pub(crate) fn cost(&self) -> u64 {
-        self.cost
-    }
-
     /// Returns whether it is only reported.
     pub(crate) fn is_shadow(&self) -> bool {
         self.group != Group::ENFORCED
@@ -77,9 +73,9 @@ pub(crate) struct Plan {
     /// Whether a rule takes slots, which are always held.
     takes_slots: bool,
     /// The id of the hold, if there is one, and its requested lifetime.
-    hold: Option<(HoldId, Option<Micros>)>,
+    pub(crate) hold: Option<(HoldId, Option<Micros>)>,
     /// Whether the decision reports the level of every band.
-    tells_levels: bool,
+    pub(crate) tells_levels: bool,
 }
 
 impl Plan {
@@ -211,17 +207,6 @@ impl Plan {
     #[inline]
     pub(crate) fn action(&self, request: usize) -> Option<Action> {
         self.actions.get(request).copied().flatten()
-    }
-
-    /// Returns the id of the hold that the store creates if the request is charged, and its
-    /// requested lifetime.
-    pub(crate) fn hold(&self) -> Option<(HoldId, Option<Micros>)> {
-        self.hold
-    }
-
-    /// Returns whether the decision reports the level of every band.
-    pub(crate) fn tells_levels(&self) -> bool {
-        self.tells_levels
     }
 
     /// Returns the checks of the bands.

@@ -7,7 +7,6 @@ mod build;
 mod cost;
 mod diff;
 mod fault;
-mod lists;
 mod names;
 #[cfg(feature = "yaml")]
 mod read;

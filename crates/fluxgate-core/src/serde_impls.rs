@@ -6,19 +6,12 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
-use crate::decision::{Decision, Outcome};
-use crate::keyed::{Denied, Permit};
+use crate::decision::Decision;
+use crate::keyed::Denied;
 use crate::rules::RuleSets;
 use crate::time::{Micros, Retry};
 use crate::yaml::{Node, Position, Value};
 
-impl Serialize for Outcome {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-/// The fields that `POST /v1/check` answers with. Milliseconds are rounded up.
 impl Serialize for Decision {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let millis = |retry: Retry| retry.after().map(Micros::ceil_millis);
@@ -43,14 +36,6 @@ impl Serialize for Decision {
         if let Some(reservation) = reservation {
             fields.serialize_field("reservation", &reservation.to_string())?;
         }
-        fields.end()
-    }
-}
-
-impl Serialize for Permit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Permit", 1)?;
-        fields.serialize_field("remaining", &self.remaining)?;
         fields.end()
     }
 }

@@ -182,15 +182,7 @@ impl Counter {
     }
 
     /// Returns the slots, if it has any.
-    pub(crate) fn slots(&self) -> Option<&Slots> {
-        match self {
-            Self::Slots(slots) => Some(slots),
-            _ => None,
-        }
-    }
-
-    /// Returns the slots to change, if it has any.
-    pub(crate) fn slots_mut(&mut self) -> Option<&mut Slots> {
+    fn slots(&self) -> Option<&Slots> {
         match self {
             Self::Slots(slots) => Some(slots),
             _ => None,

@@ -23,7 +23,7 @@ pub struct Log {
     window: Micros,
     /// How far it was moved back in total. An event keeps its identity: its time, plus this.
     moved: i64,
-    keeps_gone: bool,
+    pub(crate) keeps_gone: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,12 +160,6 @@ impl Log {
             }
             self.moved += back as i64;
         }
-    }
-
-    /// Keeps events that have left the window from now on. They count again if newer ones
-    /// return and the clock goes back, too.
-    pub(crate) fn keep_gone(&mut self) {
-        self.keeps_gone = true;
     }
 
     /// Adds the units, after [`Log::correct`].

@@ -183,3 +183,13 @@ fn the_last_instant_has_a_window() {
         }
     }
 }
+
+#[test]
+fn weeks_begin_on_monday() {
+    // 2026-11-16 is a Monday.
+    let monday = 20_773;
+    let week = CalendarUnit::Week.period_of(monday);
+    assert_eq!(CalendarUnit::Week.first_day(week), monday);
+    assert_eq!(CalendarUnit::Week.period_of(monday + 6), week);
+    assert_eq!(CalendarUnit::Week.period_of(monday - 1), week - 1);
+}

@@ -15,9 +15,9 @@ use crate::store::ReservedCharge;
 pub struct Charge {
     set: ActiveRuleSet,
     /// Whether the fallback store charged them, because the store failed.
-    by_fallback: bool,
+    pub(crate) by_fallback: bool,
     /// The hold of the request, whose slots are released.
-    hold: Option<HoldId>,
+    pub(crate) hold: Option<HoldId>,
     rules: Vec<ChargedRule>,
 }
 
@@ -74,23 +74,8 @@ impl Charge {
         }
     }
 
-    /// Sets the hold of the request.
-    pub(crate) fn set_hold(&mut self, hold: Option<HoldId>) {
-        self.hold = hold;
-    }
-
-    /// Returns the hold of the request.
-    pub(crate) fn hold(&self) -> Option<HoldId> {
-        self.hold
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
-    }
-
-    /// Returns whether the fallback store charged it.
-    pub(crate) fn by_fallback(&self) -> bool {
-        self.by_fallback
     }
 
     /// Returns what each rule charged.

@@ -21,7 +21,7 @@ impl Decision {
         for applied in plan.applied.iter().filter(|applied| !applied.is_shadow()) {
             decision.add_enforced(applied, &mut verdicts);
         }
-        if plan.tells_levels() {
+        if plan.tells_levels {
             decision.add_levels(all);
         }
         if !decision.allowed {
@@ -123,47 +123,45 @@ impl Decision {
         if self.delay == Micros::ZERO {
             return;
         }
-        let bands = self.rules.iter().flat_map(|decided| {
-            let rule = decided.rule;
-            let bands = decided.bands.clone();
-            bands.map(move |band| BandRef {
-                rule,
-                band: Some(band),
-            })
-        });
-        let reservations = bands.zip(verdicts).map(|(band, verdict)| BandReservation {
-            band,
-            at: verdict.at,
-            delay: verdict.delay,
-            reset_after: verdict.reset_after,
-            charged: Charged::by(verdict),
-        });
+        let reservations =
+            self.decided_bands()
+                .zip(verdicts)
+                .map(|(band, verdict)| BandReservation {
+                    band,
+                    at: verdict.at,
+                    delay: verdict.delay,
+                    reset_after: verdict.reset_after,
+                    charged: Charged::by(verdict),
+                });
         self.reservations = reservations.collect();
     }
 
     /// Keeps what the enforced bands have left. Their verdicts come first.
     fn add_levels(&mut self, verdicts: &[Verdict]) {
-        let bands = self.rules.iter().flat_map(|decided| {
-            let rule = decided.rule;
-            let bands = decided.bands.clone().map(Some);
-            bands.map(move |band| BandRef { rule, band })
-        });
-        let levels = bands.zip(verdicts);
+        let levels = self.decided_bands().zip(verdicts);
         let levels =
             levels.map(|(band, verdict)| (band, u64::from(verdict.remaining), verdict.reset_after));
         self.levels = levels.collect();
     }
 
+    /// Returns the bands that the rules checked, in the order of their verdicts.
+    fn decided_bands(&self) -> impl Iterator<Item = BandRef> {
+        self.rules.iter().flat_map(|decided| {
+            let (rule, bands) = (decided.rule, decided.bands.clone());
+            bands.map(Some).map(move |band| BandRef { rule, band })
+        })
+    }
+
     /// Adds the hold of the plan, if some of these rules have charged the request.
     fn add_hold(&mut self, plan: &Plan, rules: &[AppliedRule]) {
-        let Some((id, requested)) = plan.hold().filter(|_| self.allowed) else {
+        let Some((id, requested)) = plan.hold.filter(|_| self.allowed) else {
             return;
         };
         let denies = |rule: u32| {
             let mut decided = self.rules.iter();
             decided.any(|decided| decided.rule == rule && decided.denies)
         };
-        let is_charged = |applied: &AppliedRule| applied.cost() > 0 && !denies(applied.rule);
+        let is_charged = |applied: &AppliedRule| applied.cost > 0 && !denies(applied.rule);
         if rules.iter().any(is_charged) {
             self.hold = Some(DecisionHold { id, requested });
         }

@@ -3,8 +3,7 @@
 use smallvec::SmallVec;
 
 use super::charge::Charge;
-use super::outcome::Outcome;
-use super::wait_refusal::{WaitRefusal, WaitStatus};
+use super::outcome::{Outcome, WaitRefusal, WaitStatus};
 use super::{BandReservation, Decision};
 use crate::context::RequestContext;
 use crate::hold::HoldId;
@@ -185,7 +184,7 @@ impl Decision {
             let charged = reservations.map(|it| it.charged).collect();
             charge.add(decided.rule, decided.bands.clone(), context, charged);
         }
-        charge.set_hold(self.hold());
+        charge.hold = self.hold();
         (!charge.is_empty()).then_some(charge)
     }
 
@@ -199,10 +198,6 @@ impl Decision {
     /// Returns the id by which any process can cancel the reservation, if it is kept.
     pub fn reservation(&self) -> Option<HoldId> {
         self.reservation
-    }
-
-    pub(crate) fn set_reservation(&mut self, id: HoldId) {
-        self.reservation = Some(id);
     }
 
     fn is_reserved(&self) -> bool {

@@ -41,17 +41,16 @@ impl MissingRuleSets {
         }
     }
 
-    /// Returns the decision on a rule set that does not exist, and reports the name.
-    pub(super) fn decide(&self, name: &str, rules: &RuleSets, observers: &Observers) -> Decision {
-        self.report(name, rules, observers, self.are_logged)
-    }
-
-    /// Decides without logging the name: the requests of a simulation are not real.
-    pub(super) fn simulate(&self, name: &str, rules: &RuleSets, observers: &Observers) -> Decision {
-        self.report(name, rules, observers, false)
-    }
-
-    fn report(&self, name: &str, rules: &RuleSets, observers: &Observers, logs: bool) -> Decision {
+    /// Returns the decision on a rule set that does not exist, and reports the name. It is not
+    /// logged if the request `is_simulated`.
+    pub(super) fn decide(
+        &self,
+        name: &str,
+        rules: &RuleSets,
+        observers: &Observers,
+        is_simulated: bool,
+    ) -> Decision {
+        let logs = self.are_logged && !is_simulated;
         let on_missing = self.decision.unwrap_or(rules.on_missing());
         // If another thread holds the lock, the next request reports the name.
         if let Ok(mut names) = self.names.try_lock() {

@@ -7,7 +7,6 @@ use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::memory::MemoryStore;
 use crate::reservation::Reservation;
-use crate::rules::RuleSets;
 use crate::store::{LocalStore, Store};
 
 /// Decides requests by one rule set of a [`Limiter`]. It is created by [`Limiter::rule_set`],
@@ -45,17 +44,6 @@ pub struct UnknownRuleSet {
     pub known: Vec<String>,
 }
 
-impl UnknownRuleSet {
-    fn new(name: &str, rules: &RuleSets) -> Self {
-        let mut known: Vec<String> = rules.iter().map(|set| set.name().into()).collect();
-        known.sort_unstable();
-        Self {
-            name: name.into(),
-            known,
-        }
-    }
-}
-
 fn list(known: &[String]) -> String {
     match known {
         [] => "there are no rule sets".into(),
@@ -86,9 +74,12 @@ impl<S: Store> Limiter<S> {
     /// ```
     pub fn rule_set(&self, name: &str) -> Result<RuleSetLimiter<S>, UnknownRuleSet> {
         let rules = self.0.rules.load();
-        let set = rules
-            .get(name)
-            .ok_or_else(|| UnknownRuleSet::new(name, &rules))?;
+        let set = rules.get(name).ok_or_else(|| {
+            let mut known: Vec<String> = rules.iter().map(|set| set.name().into()).collect();
+            known.sort_unstable();
+            let name = name.into();
+            UnknownRuleSet { name, known }
+        })?;
         Ok(RuleSetLimiter {
             limiter: self.clone(),
             name: set.name().into(),

@@ -1,6 +1,6 @@
 //! Decisions at any instant, for simulations.
 
-use super::Limiter;
+use super::{Limiter, Shared};
 use crate::algorithm::Mode;
 use crate::clock::Clock;
 use crate::context::RequestContext;
@@ -44,7 +44,10 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         let rules = self.0.rules.load();
         let Some(set) = rules.get(rule_set) else {
             // Simulations report these themselves.
-            return self.0.missing.simulate(rule_set, &rules, &self.0.observers);
+            let Shared {
+                missing, observers, ..
+            } = &*self.0;
+            return missing.decide(rule_set, &rules, observers, true);
         };
         let mut plan = Plan::new(Mode::Take);
         plan.fill(set, context, &|| now);
@@ -76,7 +79,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
                 denied,
                 delay: delay.filter(|_| delays).unwrap_or_default(),
                 is_shadow: applied.is_shadow(),
-                units: applied.cost(),
+                units: applied.cost,
                 is_overridden: applied.bands.start > 0,
             });
         }

@@ -43,10 +43,7 @@ impl<S: Store + 'static> Limiter<S> {
         context: &RequestContext<'_>,
     ) -> Result<Reservation<Decision>, Decision> {
         let reserved = self.try_reserve(rule_set, context).await;
-        if let Err(denied) = &reserved {
-            self.observe_refused_wait(denied);
-        }
-        reserved
+        reserved.inspect_err(|denied| self.observe_refused_wait(denied))
     }
 
     /// Reserves like [`Limiter::reserve`], for a caller that may still wait after a denial.
@@ -89,10 +86,7 @@ impl<S: Store + 'static> Limiter<S> {
         context: &RequestContext<'_>,
     ) -> Result<Decision, Decision> {
         let ready = self.wait_until_ready(rule_set, context).await;
-        if let Err(denied) = &ready {
-            self.observe_refused_wait(denied);
-        }
-        ready
+        ready.inspect_err(|denied| self.observe_refused_wait(denied))
     }
 
     #[cfg(feature = "tokio")]
@@ -154,13 +148,13 @@ impl<S: Store> Limiter<S> {
             is_held: hold.is_some(),
             charges: charge.iter().collect(),
         };
-        let kept = match (charge.by_fallback(), self.0.fallback.store()) {
+        let kept = match (charge.by_fallback, self.0.fallback.store()) {
             (false, _) => self.0.store.keep_reservation(&reservation).await?,
             (true, Some(fallback)) => fallback.keep_reservation(&reservation).await?,
             (true, None) => false,
         };
         if kept {
-            decision.set_reservation(reservation.id);
+            decision.reservation = Some(reservation.id);
         }
         Ok(())
     }

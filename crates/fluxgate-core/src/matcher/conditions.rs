@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::facts::RequestFacts;
-use super::field::{Field, ListNumber};
+use super::lists::{Field, ListNumber};
 use super::pattern::Pattern;
 use super::pattern_set::PathSet;
 use crate::network::{IpNetwork, NetworkIndex};
@@ -204,22 +204,14 @@ impl Conditions {
         excepted.and_then(|list| failed("not_ip", Some(list)))
     }
 
-    /// Returns the names of the headers that it needs.
-    pub(crate) fn headers(&self) -> impl Iterator<Item = &Box<str>> {
-        self.values.iter().filter_map(|(field, _)| match field {
-            Field::Header(name) => Some(name),
-            _ => None,
-        })
-    }
-
-    /// Returns the names of the headers whose values it compares. Of others it needs to know only
-    /// whether they are present.
-    pub(crate) fn compared_headers(&self) -> impl Iterator<Item = &Box<str>> {
+    /// Returns the headers that are tested, and whether their values are compared.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&Box<str>, bool)> {
         self.values
             .iter()
-            .filter_map(|(field, condition)| match (field, condition) {
-                (Field::Header(_), ValueCondition::Present(_)) => None,
-                (Field::Header(name), _) => Some(name),
+            .filter_map(|(field, condition)| match field {
+                Field::Header(name) => {
+                    Some((name, !matches!(condition, ValueCondition::Present(_))))
+                }
                 _ => None,
             })
     }

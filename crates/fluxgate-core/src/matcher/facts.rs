@@ -4,8 +4,7 @@ use std::cell::OnceCell;
 
 use sha2::{Digest as _, Sha256};
 
-use super::field::Field;
-use super::lists::{ListIndex, ListNumbers};
+use super::lists::{Field, ListIndex, ListNumbers};
 use crate::context::RequestContext;
 
 /// A request, with facts that are derived from it only if a rule needs them.

@@ -7,8 +7,7 @@ use foldhash::HashSet;
 
 use super::index::Index;
 use super::path_trie::PathTrie;
-use super::pattern::{Pattern, Segment};
-use super::shape::Shape;
+use super::pattern::{Pattern, Segment, Shape};
 use crate::request_path::RequestPath;
 
 /// Up to this many patterns of any kind may be active in a trie at the same time.

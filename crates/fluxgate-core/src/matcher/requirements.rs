@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::conditions::{Conditions, ValueCondition};
 use super::facts::RequestFacts;
-use super::field::{Field, ListNumber};
+use super::lists::{Field, ListNumber};
 use crate::network::NetworkIndex;
 
 /// The most groups that one rule is in, if it has several lists of values. More values are

@@ -6,7 +6,7 @@ use super::locked::LockedKeys;
 use super::overflow::recount;
 use super::table::Retention;
 use crate::algorithm::{
-    Adjusted, Adjustment, Assessment, Cell, CounterAssessment, Log, Mode, Slots, Verdict,
+    Adjusted, Adjustment, Assessment, Cell, Counter, CounterAssessment, Log, Mode, Slots, Verdict,
 };
 use crate::band::Band;
 use crate::hold::HoldId;
@@ -28,11 +28,13 @@ impl Counters for LockedKeys<'_, '_> {
     }
 
     fn assess_charged(&mut self, at: usize, band: &Band, units: u64, cost: u64) -> Verdict {
-        if self.keys[at].is_list {
-            return self.assess_charged_log(at, band, units, cost);
-        }
-        let cell = self.cell(at, band);
-        Cell::assess_charged(band.limit(), cell, self.now, units, cost)
+        let stored = if self.keys[at].is_list {
+            let log = self.list(at).and_then(List::as_log);
+            log.map(|log| Counter::Log(log.clone()))
+        } else {
+            self.cell(at, band).map(Counter::Cell)
+        };
+        Counter::assess_charged(band.limit(), stored, self.now, units, cost)
     }
 
     fn correct(&mut self, at: usize, band: &Band, assessment: &CounterAssessment) {
@@ -160,7 +162,7 @@ impl LockedKeys<'_, '_> {
                     correct(list, assessment);
                     if let Some(events) = list.as_log() {
                         if keep_ended && hold.is_some() {
-                            events.keep_gone();
+                            events.keeps_gone = true;
                         }
                         events.charge(limit, log);
                         mark = events.mark_of(log);
@@ -196,17 +198,6 @@ impl LockedKeys<'_, '_> {
             self.change_list(at, band, adjust);
         }
         uncharged
-    }
-
-    /// Returns the verdict of a log as if `units` were charged, whether or not they fit.
-    fn assess_charged_log(&mut self, at: usize, band: &Band, units: u64, cost: u64) -> Verdict {
-        let (limit, now) = (band.limit(), self.now);
-        let log = self.list(at).and_then(List::as_log);
-        let mut log = log.map_or_else(Log::default, |log| log.clone());
-        if units > 0 {
-            log.adjust(limit, now, &Adjustment::charge(units));
-        }
-        Log::assess(limit, Some(&log), now, cost, Mode::PeekNow).verdict
     }
 
     /// Adds to a list, which need not exist.

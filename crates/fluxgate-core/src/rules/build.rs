@@ -1,7 +1,6 @@
 //! From rules as they are written to rules that decisions can use.
 
 mod conditions;
-mod lists;
 mod rule;
 
 use std::collections::{BTreeSet, HashSet};
@@ -10,13 +9,12 @@ use std::sync::{Arc, OnceLock};
 use super::active_rule::ActiveRule;
 use super::cost::Cost;
 use super::fault::{FaultCollector, InvalidRules};
-use super::lists::List;
 use super::names::{MAX_NAME, is_set_name};
-use super::rule::{OnError, Rule};
+use super::rule::{List, OnError, Rule};
 use super::set::{RuleOptions, RuleSet};
 use crate::key::KeyPart;
-use crate::matcher::{Conditions, ListIndex, Matcher};
-use lists::ListUses;
+use crate::matcher::{ListIndex, Matcher};
+use conditions::{ListUses, check_lists};
 use rule::RuleChecker;
 
 impl RuleSet {
@@ -127,7 +125,7 @@ impl RuleSetBuilder {
                 "a rule set's name must have 1 to {MAX_NAME} bytes and no control character"
             ));
         }
-        lists::check(&self.lists, &mut faults);
+        check_lists(&self.lists, &mut faults);
         let (enabled, lists) = self.check_rules(&mut faults);
         let faults = faults.into_faults();
         if !faults.is_empty() {
@@ -171,18 +169,14 @@ impl RuleSetBuilder {
         rules.sort_by_key(|rule| rule.priority);
         let groups = group_names(&self.rules).into_iter();
         let groups = groups.map(Into::into).collect();
-        let conditions = || rules.iter().map(|rule| &rule.conditions);
         RuleSet {
             name: self.name,
             on_error: self.on_error,
-            header_names: header_names(&rules, conditions().flat_map(Conditions::headers)),
-            checked_header_names: header_names(
-                &rules,
-                conditions().flat_map(Conditions::compared_headers),
-            ),
+            header_names: header_names(&rules, false),
+            checked_header_names: header_names(&rules, true),
             delays: rules.iter().any(ActiveRule::delays),
             has_actions: rules.iter().any(|rule| rule.action.decides()),
-            matcher: Matcher::new(conditions(), Arc::new(lists)),
+            matcher: Matcher::new(rules.iter().map(|rule| &rule.conditions), Arc::new(lists)),
             lower_matcher: OnceLock::new(),
             rules,
             groups,
@@ -202,11 +196,12 @@ fn group_names(rules: &[Rule]) -> Vec<&str> {
     names.into_iter().collect()
 }
 
-/// Returns the headers that conditions, keys and costs use, each once.
-fn header_names<'r>(
-    rules: &'r [ActiveRule],
-    matched: impl Iterator<Item = &'r Box<str>>,
-) -> Box<[Box<str>]> {
+/// Returns the headers that conditions, keys and costs use, each once: all of them, or those whose
+/// values they use.
+fn header_names(rules: &[ActiveRule], only_values: bool) -> Box<[Box<str>]> {
+    let matched = rules.iter().flat_map(|rule| rule.conditions.headers());
+    let matched = matched.filter(|(_, compares)| *compares || !only_values);
+    let matched = matched.map(|(name, _)| name);
     let in_keys = rules.iter().flat_map(ActiveRule::key);
     let in_keys = in_keys.filter_map(|part| match part {
         KeyPart::Header(name) => Some(name),

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::lists::List;
-use super::rule::Rule;
+use super::rule::{List, Rule};
 use super::set::{RuleSet, RuleSets};
 use super::write::{on_error_name, rule_fields, written_values};
 
@@ -148,37 +147,36 @@ fn set_changes(before: &RuleSet, after: &RuleSet, changes: &mut Vec<RuleChange>)
     if !of_set.is_empty() {
         push(None, RuleChangeKind::Changed(of_set));
     }
-    let by_id = |set: &'_ RuleSet| -> BTreeMap<Box<str>, Rule> {
-        let rules = set.written.iter();
-        rules
-            .filter_map(|rule| Some((rule.id.clone()?, rule.clone())))
-            .collect()
-    };
     let (old, new) = (by_id(before), by_id(after));
-    for rule in before.written.iter().filter_map(|rule| rule.id.as_ref()) {
-        if !new.contains_key(rule) {
-            push(Some(rule), RuleChangeKind::Removed);
+    for rule in ids(before).filter(|rule| !new.contains_key(rule)) {
+        push(Some(rule), RuleChangeKind::Removed);
+    }
+    for rule in ids(after) {
+        let Some(old) = old.get(rule) else {
+            push(Some(rule), RuleChangeKind::Added);
+            continue;
+        };
+        let fields = field_changes(old, new[rule]);
+        if !fields.is_empty() {
+            push(Some(rule), RuleChangeKind::Changed(fields));
         }
     }
-    for rule in after.written.iter().filter_map(|rule| rule.id.as_ref()) {
-        match old.get(rule) {
-            None => push(Some(rule), RuleChangeKind::Added),
-            Some(old) => {
-                let fields = field_changes(old, &new[rule]);
-                if !fields.is_empty() {
-                    push(Some(rule), RuleChangeKind::Changed(fields));
-                }
-            }
-        }
-    }
-    let kept = |set: &RuleSet| -> Vec<Box<str>> {
-        let ids = set.written.iter().filter_map(|rule| rule.id.clone());
-        ids.filter(|id| old.contains_key(id) && new.contains_key(id))
-            .collect()
-    };
-    if kept(before) != kept(after) {
+    let is_kept = |id: &&str| old.contains_key(id) && new.contains_key(id);
+    let reordered = ids(before).filter(is_kept).ne(ids(after).filter(is_kept));
+    if reordered {
         push(None, RuleChangeKind::Reordered);
     }
+}
+
+fn by_id(set: &RuleSet) -> BTreeMap<&str, &Rule> {
+    let rules = set.written.iter();
+    rules
+        .filter_map(|rule| Some((rule.id.as_deref()?, rule)))
+        .collect()
+}
+
+fn ids(set: &RuleSet) -> impl Iterator<Item = &str> {
+    set.written.iter().filter_map(|rule| rule.id.as_deref())
 }
 
 fn field_changes(before: &Rule, after: &Rule) -> Vec<FieldChange> {

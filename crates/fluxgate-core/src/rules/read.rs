@@ -8,7 +8,7 @@ mod rule;
 
 use super::build::RuleSetBuilder;
 use super::fault::{RuleFault, Step};
-use super::lists::List;
+use super::rule::List;
 use super::set::{RuleOptions, RuleSet, RuleSets};
 use super::values;
 use super::warning::RuleWarning;
@@ -90,10 +90,10 @@ impl RuleSets {
         };
         let mut faults = Faults::default();
         let rules = Self::read(&sets, options, &mut faults);
-        match faults.count() {
-            0 => Ok(rules),
-            _ => Err(RulesError(faults.into_sorted())),
+        if faults.count() > 0 {
+            return Err(RulesError(faults.into_sorted()));
         }
+        Ok(rules)
     }
 
     /// Reads the mapping under `rule_sets`, which may be part of a larger file. The

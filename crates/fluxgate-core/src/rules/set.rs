@@ -5,8 +5,7 @@ use std::sync::{Arc, OnceLock};
 use foldhash::HashMap;
 
 use super::active_rule::ActiveRule;
-use super::lists::List;
-use super::rule::{OnError, Rule};
+use super::rule::{List, OnError, Rule};
 use crate::context::RequestContext;
 use crate::key;
 use crate::limit::Limit;

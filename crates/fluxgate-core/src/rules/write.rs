@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 
 use super::action::RuleAction;
 use super::cost::Cost;
-use super::lists::List;
-use super::rule::{DEFAULT_PRIORITY, Key, OnError, Pairs, Rule, RuleMode, ValueMatches};
+use super::rule::{DEFAULT_PRIORITY, Key, List, OnError, Override, Rule, RuleMode, ValueMatches};
 use super::set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
 use crate::band::Band;
 use crate::calendar::TimeZone;
@@ -140,25 +139,24 @@ enum FieldValue {
 struct WrittenFields(Vec<(&'static str, FieldValue)>);
 
 impl WrittenFields {
-    fn scalar(&mut self, name: &'static str, value: String) {
-        self.0.push((name, FieldValue::Scalar(value)));
+    /// Adds a field if it has a value.
+    fn scalar(&mut self, name: &'static str, value: impl Into<Option<String>>) {
+        let value = value.into().map(FieldValue::Scalar);
+        self.0.extend(value.map(|value| (name, value)));
+    }
+
+    /// Adds a field if it differs from its default.
+    fn unless_default(&mut self, name: &'static str, differs: bool, value: &str) {
+        self.scalar(name, differs.then(|| value.to_owned()));
     }
 
     fn of(rule: &Rule) -> Self {
         let mut fields = Self(Vec::new());
         fields.scalar("id", yaml_scalar(rule.id.as_deref().unwrap_or_default()));
-        if let Some(name) = &rule.name {
-            fields.scalar("name", yaml_scalar(name));
-        }
-        if !rule.enabled {
-            fields.scalar("enabled", "false".into());
-        }
-        if rule.mode == RuleMode::Shadow {
-            fields.scalar("mode", "shadow".into());
-        }
-        if rule.action.decides() {
-            fields.scalar("action", rule.action.name().into());
-        }
+        fields.scalar("name", rule.name.as_deref().map(yaml_scalar));
+        fields.unless_default("enabled", !rule.enabled, "false");
+        fields.unless_default("mode", rule.mode == RuleMode::Shadow, "shadow");
+        fields.unless_default("action", rule.action.decides(), rule.action.name());
         if let RuleAction::Deny { status } = rule.action
             && status != RuleAction::DEFAULT_STATUS
         {
@@ -173,36 +171,27 @@ impl WrittenFields {
         }
         match &rule.key {
             Key::Parts(parts) => match &parts[..] {
-                [KeyPart::Ip] => fields.scalar("scope", "per_ip".into()),
-                [KeyPart::User] => fields.scalar("scope", "per_user".into()),
-                [KeyPart::ApiKey] => fields.scalar("scope", "per_api_key".into()),
-                parts => fields.scalar(
-                    "key",
-                    flow_list(parts.iter().map(|it| yaml_scalar(&it.to_string()))),
-                ),
+                [KeyPart::Ip] => fields.scalar("scope", "per_ip".to_owned()),
+                [KeyPart::User] => fields.scalar("scope", "per_user".to_owned()),
+                [KeyPart::ApiKey] => fields.scalar("scope", "per_api_key".to_owned()),
+                parts => {
+                    let parts = parts.iter().map(|it| yaml_scalar(&it.to_string()));
+                    fields.scalar("key", flow_list(parts));
+                }
             },
-            Key::Global => fields.scalar("scope", "global".into()),
+            Key::Global => fields.scalar("scope", "global".to_owned()),
             Key::Missing | Key::Faulty => {}
         }
-        if let Some(group) = &rule.group {
-            fields.scalar("group", yaml_scalar(group));
-        }
-        if let Some(share) = &rule.rollout {
-            fields.scalar("rollout", share.to_string());
-        }
-        if rule.on_missing_key != OnMissingKey::default() {
-            fields.scalar(
-                "on_missing_key",
-                name(&OnMissingKey::NAMES, rule.on_missing_key),
-            );
-        }
+        fields.scalar("group", rule.group.as_deref().map(yaml_scalar));
+        fields.scalar("rollout", rule.rollout.map(|share| share.to_string()));
+        let on_missing_key = name(&OnMissingKey::NAMES, rule.on_missing_key);
+        let is_given = rule.on_missing_key != OnMissingKey::default();
+        fields.unless_default("on_missing_key", is_given, &on_missing_key);
         if let Some(limit) = rule.bands.first().map(Band::limit) {
-            if limit.algorithm() != Algorithm::TokenBucket {
-                fields.scalar("algorithm", name(&Algorithm::NAMES, limit.algorithm()));
-            }
-            if limit.rate().shape() {
-                fields.scalar("shape", "true".into());
-            }
+            let algorithm = name(&Algorithm::NAMES, limit.algorithm());
+            let is_given = limit.algorithm() != Algorithm::TokenBucket;
+            fields.unless_default("algorithm", is_given, &algorithm);
+            fields.unless_default("shape", limit.rate().shape(), "true");
             if limit.algorithm() == Algorithm::Concurrency && limit.window() != DEFAULT_HOLD {
                 fields.scalar("hold", duration_text(limit.window().as_duration()));
             }
@@ -218,80 +207,64 @@ impl WrittenFields {
             Cost::Attribute(name) => fields.scalar("cost", yaml_scalar(&format!("attr:{name}"))),
             Cost::Tokens(tokens) => fields.scalar("cost", yaml_scalar(tokens.attribute())),
         }
-        if rule.clamp {
-            fields.scalar("clamp", "true".into());
-        }
-        if let Some(max_wait) = rule.max_wait {
-            fields.scalar("on_exceed", "wait".into());
-            fields.scalar("max_wait", duration_text(max_wait));
-        }
+        fields.unless_default("clamp", rule.clamp, "true");
+        fields.unless_default("on_exceed", rule.max_wait.is_some(), "wait");
+        fields.scalar("max_wait", rule.max_wait.map(duration_text));
         if let Some(lease) = &rule.lease {
             let share = ("share".into(), lease.share().to_string());
             let span = ("for".into(), duration_text(lease.span()));
             fields.scalar("lease", flow_map(vec![share, span]));
         }
         if !rule.overrides.is_empty() {
-            let overrides = rule.overrides.iter().map(|given| {
-                let values = given.identity.iter().flatten();
-                let mut fields = vec![
-                    (
-                        "identity".into(),
-                        flow_list(values.map(|value| yaml_scalar(value))),
-                    ),
-                    ("bands".into(), flow_list(bands(&given.bands))),
-                ];
-                if let Some(until) = given.until {
-                    fields.push(("until".into(), yaml_scalar(&format_rfc3339(until))));
-                }
-                flow_map(fields)
-            });
-            fields
-                .0
-                .push(("overrides", FieldValue::List(overrides.collect())));
+            let overrides = rule.overrides.iter().map(written_override).collect();
+            fields.0.push(("overrides", FieldValue::List(overrides)));
         }
-        if rule.charge_always {
-            fields.scalar("charge", "always".into());
-        }
-        if rule.reset_on_change {
-            fields.scalar("reset_on_change", "true".into());
-        }
+        fields.unless_default("charge", rule.charge_always, "always");
+        fields.unless_default("reset_on_change", rule.reset_on_change, "true");
         if !rule.attributes.is_empty() {
-            fields.scalar("attributes", pairs(&rule.attributes));
+            let pairs = rule.attributes.iter();
+            let pairs = pairs.map(|(name, value)| (yaml_scalar(name), yaml_scalar(value)));
+            fields.scalar("attributes", flow_map(pairs.collect()));
         }
         fields
     }
 }
 
+fn written_override(given: &Override) -> String {
+    let values = given.identity.iter().flatten();
+    let identity = flow_list(values.map(|value| yaml_scalar(value)));
+    let mut fields = vec![
+        ("identity".into(), identity),
+        ("bands".into(), flow_list(bands(&given.bands))),
+    ];
+    if let Some(until) = given.until {
+        fields.push(("until".into(), yaml_scalar(&format_rfc3339(until))));
+    }
+    flow_map(fields)
+}
+
+/// Returns the fields of `match` that are given.
 fn conditions(rule: &Rule) -> Vec<(String, String)> {
-    let texts = |texts: &[Box<str>]| flow_list(texts.iter().map(|text| yaml_scalar(text)));
+    let texts = |texts: &[Box<str>]| (!texts.is_empty()).then(|| written_values(texts));
     let parts = [
-        ("path", (!rule.paths.is_empty()).then(|| texts(&rule.paths))),
-        (
-            "not_path",
-            (!rule.not_paths.is_empty()).then(|| texts(&rule.not_paths)),
-        ),
-        (
-            "methods",
-            (!rule.methods.is_empty()).then(|| texts(&rule.methods)),
-        ),
-        (
-            "headers",
-            (!rule.match_headers.is_empty()).then(|| value_matches(&rule.match_headers)),
-        ),
-        (
-            "attributes",
-            (!rule.match_attributes.is_empty()).then(|| value_matches(&rule.match_attributes)),
-        ),
+        ("path", texts(&rule.paths)),
+        ("not_path", texts(&rule.not_paths)),
+        ("methods", texts(&rule.methods)),
+        ("headers", value_matches(&rule.match_headers)),
+        ("attributes", value_matches(&rule.match_attributes)),
         ("user", rule.match_user.as_ref().map(value_match)),
         ("api_key", rule.match_api_key.as_ref().map(value_match)),
-        ("ip", networks(&rule.ips, rule.ip_list.as_deref())),
+        (
+            "ip",
+            written_list(&rule.ip_list).or_else(|| texts(&rule.ips)),
+        ),
         (
             "not_ip",
-            networks(&rule.not_ips, rule.not_ip_list.as_deref()),
+            written_list(&rule.not_ip_list).or_else(|| texts(&rule.not_ips)),
         ),
-    ]
-    .into_iter();
-    parts
+    ];
+    let given = parts.into_iter();
+    given
         .filter_map(|(name, value)| Some((name.into(), value?)))
         .collect()
 }
@@ -327,9 +300,9 @@ fn bands(bands: &[Band]) -> impl Iterator<Item = String> {
     })
 }
 
-fn networks(texts: &[Box<str>], list: Option<&str>) -> Option<String> {
-    let list = list.map(|list| flow_map(vec![("in".into(), yaml_scalar(list))]));
-    list.or_else(|| (!texts.is_empty()).then(|| written_values(texts)))
+fn written_list(list: &Option<Box<str>>) -> Option<String> {
+    let name = list.as_deref()?;
+    Some(flow_map(vec![("in".into(), yaml_scalar(name))]))
 }
 
 /// Writes the values of a list.
@@ -337,11 +310,10 @@ pub(super) fn written_values(values: &[Box<str>]) -> String {
     flow_list(values.iter().map(|value| yaml_scalar(value)))
 }
 
-fn value_matches(matches: &ValueMatches) -> String {
-    let matches = matches
-        .iter()
-        .map(|(name, value)| (yaml_scalar(name), value_match(value)));
-    flow_map(matches.collect())
+fn value_matches(matches: &ValueMatches) -> Option<String> {
+    let written = matches.iter();
+    let written = written.map(|(name, value)| (yaml_scalar(name), value_match(value)));
+    (!matches.is_empty()).then(|| flow_map(written.collect()))
 }
 
 fn value_match(ValueMatch(values): &ValueMatch) -> String {
@@ -357,15 +329,6 @@ fn value_match(ValueMatch(values): &ValueMatch) -> String {
         Values::NotIn(list) => ("not_in", yaml_scalar(list)),
     };
     flow_map(vec![(name.into(), value)])
-}
-
-fn pairs(pairs: &Pairs) -> String {
-    let pairs = pairs.iter();
-    flow_map(
-        pairs
-            .map(|(name, value)| (yaml_scalar(name), yaml_scalar(value)))
-            .collect(),
-    )
 }
 
 fn flow_map(fields: Vec<(String, String)>) -> String {

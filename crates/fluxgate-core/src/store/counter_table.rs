@@ -39,7 +39,7 @@ pub trait CounterTable {
             &verdicts,
             now,
             |index| entries.log_mark(index),
-            |index| OwnedSubject::from(list[index].subject),
+            |index| (list[index].subject.rule, list[index].subject.bytes.into()),
         );
         let held = checks.hold().zip(record).map(|(hold, record)| HoldRecord {
             id: hold.id,
@@ -132,7 +132,7 @@ pub trait CounterTable {
 #[derive(Clone, Debug)]
 pub struct HoldRecord {
     id: HoldId,
-    record: ChargeRecord<OwnedSubject>,
+    record: ChargeRecord<(RuleNumber, Box<[u8]>)>,
 }
 
 impl HoldRecord {
@@ -149,33 +149,11 @@ impl HoldRecord {
 
     fn keys(&self) -> Vec<(Subject<'_>, u64)> {
         let parts = self.record.parts.iter();
-        parts
-            .map(|part| (part.key.as_subject(), part.band.tag()))
-            .collect()
-    }
-}
-
-#[derive(Clone, Debug)]
-struct OwnedSubject {
-    rule: RuleNumber,
-    bytes: Box<[u8]>,
-}
-
-impl From<Subject<'_>> for OwnedSubject {
-    fn from(subject: Subject<'_>) -> Self {
-        Self {
-            rule: subject.rule,
-            bytes: subject.bytes.into(),
-        }
-    }
-}
-
-impl OwnedSubject {
-    fn as_subject(&self) -> Subject<'_> {
-        Subject {
-            rule: self.rule,
-            bytes: &self.bytes,
-        }
+        let keys = parts.map(|part| {
+            let (rule, bytes) = (part.key.0, &*part.key.1);
+            (Subject { rule, bytes }, part.band.tag())
+        });
+        keys.collect()
     }
 }
 
@@ -270,13 +248,18 @@ impl<T: CounterTable> Counters for TableEntries<'_, '_, T> {
     }
 
     fn renew(&mut self, at: usize, band: &Band, hold: HoldId, span: Micros) -> Option<u64> {
-        let mut counter = self.get(at, band)?;
-        let end = counter.slots_mut()?.renew(hold, self.now, span);
-        self.set(at, band, Some(counter));
+        let Counter::Slots(mut slots) = self.get(at, band)? else {
+            return None;
+        };
+        let end = slots.renew(hold, self.now, span);
+        self.set(at, band, Some(Counter::Slots(slots)));
         end
     }
 
     fn end_of_slots(&mut self, at: usize, band: &Band, hold: HoldId) -> Option<u64> {
-        self.get(at, band)?.slots()?.end_of(hold)
+        match self.get(at, band)? {
+            Counter::Slots(slots) => slots.end_of(hold),
+            _ => None,
+        }
     }
 }

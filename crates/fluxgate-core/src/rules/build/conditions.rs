@@ -1,13 +1,17 @@
-//! Checks the conditions of a rule.
+//! The conditions of a rule, and the lists that they use.
 
-use super::lists::{ListUses, has_hashes, stored_value};
+use std::collections::HashSet;
+
+use sha2::{Digest as _, Sha256};
+
 use crate::matcher::{
-    Conditions, Field, ListNumber, PathSet, Pattern, ValueCondition, ValueMatch, Values,
+    Conditions, Field, ListIndex, ListNumber, PathSet, Pattern, ValueCondition, ValueMatch, Values,
 };
 use crate::network::{IpNetwork, NetworkIndex};
-use crate::rules::fault::{FaultCollector, Step};
-use crate::rules::names::lower_header_name;
-use crate::rules::rule::{Rule, ValueMatches};
+use crate::rules::fault::{FaultCollector, RuleFault, Step};
+use crate::rules::names::{MAX_NAME, is_set_name, lower_header_name};
+use crate::rules::rule::{List, MAX_VALUES, Rule, ValueMatches};
+use crate::text::parse_sha256;
 
 /// Checks what is under `match`.
 pub(super) fn check(
@@ -213,3 +217,152 @@ pub(super) fn header_name(name: &str, faults: &mut FaultCollector<'_>) -> Option
     }
     lower
 }
+
+/// Checks the names and the sizes of lists.
+pub(super) fn check_lists(lists: &[List], faults: &mut FaultCollector<'_>) {
+    let mut names = HashSet::new();
+    for List { name, values } in lists {
+        faults.enter([Step::Field("lists"), Step::Name(name.clone())]);
+        if !is_set_name(name) {
+            faults.add(format!(
+                "a list's name must have 1 to {MAX_NAME} bytes and no control character"
+            ));
+        } else if !names.insert(name) {
+            faults.add(format!("there is a list `{name}` already"));
+        }
+        if values.is_empty() {
+            faults.add(format!("list `{name}` must not be empty"));
+        } else if values.len() > MAX_VALUES {
+            faults.add(format!(
+                "list `{name}` has {} values; a list may have {MAX_VALUES}",
+                values.len()
+            ));
+        }
+        faults.leave(2);
+    }
+}
+
+/// The lists of a rule set, and how its rules use them.
+pub(super) struct ListUses<'a> {
+    lists: &'a [List],
+    pub(super) index: ListIndex,
+    /// The fields that each list is indexed for; `None` is the client's address.
+    indexed: HashSet<(ListNumber, Option<Field>)>,
+    /// Faults of values, which belong to the lists and not to the rule that uses them.
+    pub(super) faults: Vec<RuleFault>,
+}
+
+impl<'a> ListUses<'a> {
+    pub(super) fn new(lists: &'a [List]) -> Self {
+        Self {
+            lists,
+            index: ListIndex::default(),
+            indexed: HashSet::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// Returns the number of a list that the value of a field is compared with, and the field:
+    /// an API key is compared by its hash if the list names any by its hash. Adds a fault if
+    /// there is no such list.
+    pub(super) fn of_field(
+        &mut self,
+        field: Field,
+        name: &str,
+        faults: &mut FaultCollector<'_>,
+    ) -> Option<(Field, ListNumber)> {
+        let (number, values) = self.find(name, faults)?;
+        let mut field = field;
+        if field == Field::ApiKey && has_hashes(values) {
+            field = Field::ApiKeyHash;
+        }
+        if self.indexed.insert((number, Some(field.clone()))) {
+            let parse = |value: &str| stored_value(&field, value);
+            let parsed = self.parse_all(name, values, parse, faults);
+            self.index.add_values(&field, number, parsed.into_iter());
+        }
+        Some((field, number))
+    }
+
+    /// Returns the number of a list that addresses are compared with. Adds a fault if there is
+    /// no such list, and for each value that is no network.
+    pub(super) fn of_ip(
+        &mut self,
+        name: &str,
+        faults: &mut FaultCollector<'_>,
+    ) -> Option<ListNumber> {
+        let (number, values) = self.find(name, faults)?;
+        if self.indexed.insert((number, None)) {
+            let parse = |value: &str| {
+                let network = value.parse::<IpNetwork>();
+                network.map_err(|error| format!("{error}; `ip` uses this list"))
+            };
+            let parsed = self.parse_all(name, values, parse, faults);
+            self.index.add_networks(number, parsed.into_iter());
+        }
+        Some(number)
+    }
+
+    fn find(
+        &self,
+        name: &str,
+        faults: &mut FaultCollector<'_>,
+    ) -> Option<(ListNumber, &'a [Box<str>])> {
+        let mut lists = self.lists.iter();
+        let found = lists.position(|list| *list.name == *name);
+        if found.is_none() {
+            let known: Vec<_> = self.lists.iter().map(|list| &*list.name).collect();
+            faults.add(match &known[..] {
+                [] => format!("there is no list `{name}`: the rule set has no `lists`"),
+                known => format!("there is no list `{name}`; there are {}", known.join(", ")),
+            });
+        }
+        found.map(|index| (index as ListNumber, &*self.lists[index].values))
+    }
+
+    /// Parses the values of a list. Adds a fault for each that is not valid.
+    fn parse_all<T>(
+        &mut self,
+        list: &str,
+        values: &[Box<str>],
+        parse: impl Fn(&str) -> Result<T, String>,
+        faults: &FaultCollector<'_>,
+    ) -> Vec<T> {
+        let mut parsed = Vec::with_capacity(values.len());
+        for (index, value) in values.iter().enumerate() {
+            match parse(value) {
+                Ok(value) => parsed.push(value),
+                Err(message) => {
+                    let item = [Step::Name(list.into()), Step::Index(index)];
+                    let path = [Step::Field("lists")].into_iter().chain(item);
+                    self.faults.push(faults.fault_at(path.collect(), message));
+                }
+            }
+        }
+        parsed
+    }
+}
+
+/// Returns a value as the value of a field is compared with it, or why it is not one.
+fn stored_value(field: &Field, value: &str) -> Result<Box<[u8]>, String> {
+    if *field != Field::ApiKeyHash {
+        return Ok(value.as_bytes().into());
+    }
+    match value.strip_prefix(HASHED) {
+        Some(digits) => match parse_sha256(digits) {
+            Some(hash) => Ok(Box::new(hash)),
+            None => Err(format!(
+                "an API key by its hash is `{HASHED}` and 64 hexadecimal digits; `{value}` is not"
+            )),
+        },
+        None => Ok(Sha256::digest(value.as_bytes()).as_slice().into()),
+    }
+}
+
+/// Returns whether any API key is written as its hash.
+fn has_hashes(values: &[Box<str>]) -> bool {
+    values.iter().any(|value| value.starts_with(HASHED))
+}
+
+/// The start of an API key that is written as its hash.
+const HASHED: &str = "sha256:";

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::conditions::{self, header_name};
-use super::lists::ListUses;
+use super::conditions::{self, ListUses, header_name};
 use crate::band::Band;
 use crate::key::{self, KeyPart, KeyPartError, OnMissingKey, RuleNumber, SubjectBytes};
 use crate::lease::{self, Lease};
@@ -206,7 +205,7 @@ impl RuleChecker<'_, '_, '_> {
                 .map(|(index, part)| {
                     faults.at(Step::Index(index), |faults| {
                         if earlier(index).any(|earlier| earlier.is_same(part)) {
-                            faults.add(part.duplicate_fault());
+                            faults.add(format!("`{part}` appears twice in `key`"));
                         }
                         match part {
                             KeyPart::Header(name) => header_name(name, faults).map(KeyPart::Header),

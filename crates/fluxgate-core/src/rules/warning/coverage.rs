@@ -26,7 +26,7 @@ pub(super) fn always_matches_with(earlier: &Rule, later: &Rule, keys: KeyPresenc
         && values_cover(&earlier.match_attributes, &later.match_attributes, str::eq)
         && identity_covers(earlier.match_user.as_ref(), later.match_user.as_ref())
         && identity_covers(earlier.match_api_key.as_ref(), later.match_api_key.as_ref())
-        && list_covers(earlier.ip_list.as_deref(), later.ip_list.as_deref())
+        && earlier.ip_list.as_ref().is_none_or(|list| later.ip_list.as_ref() == Some(list))
         && earlier.not_ip_list.as_ref().is_none_or(|list| later.not_ip_list.as_ref() == Some(list))
         && texts_cover(&earlier.ips, &later.ips, network_covers)
         && earlier.not_ips.iter().all(|ip| {
@@ -109,8 +109,4 @@ fn value_covers(ValueMatch(earlier): &ValueMatch, ValueMatch(later): &ValueMatch
 /// An identity that is not tested matches everything.
 fn identity_covers(earlier: Option<&ValueMatch>, later: Option<&ValueMatch>) -> bool {
     earlier.is_none_or(|earlier| later.is_some_and(|later| value_covers(earlier, later)))
-}
-
-fn list_covers(earlier: Option<&str>, later: Option<&str>) -> bool {
-    earlier.is_none_or(|earlier| later == Some(earlier))
 }

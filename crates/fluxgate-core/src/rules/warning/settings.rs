@@ -26,9 +26,8 @@ pub(super) fn warn_of_methods(methods: &[Box<str>], warnings: &mut FaultCollecto
             let message = format!(
                 "method `{method}` does not match `{standard}`: methods are case-sensitive"
             );
-            warnings.field("match", |it| {
-                it.item("methods", index, |it| it.add(message))
-            });
+            let place = [Step::Field("methods"), Step::Index(index)];
+            warnings.field("match", |warnings| warnings.add_at(place, message));
         }
     }
 }
