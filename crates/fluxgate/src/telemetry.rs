@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fluxgate_core::key::{Fingerprinter, RuleNumber};
+use fluxgate_core::key::{Fingerprinter, RuleNumber, SubjectBytes, describe_identity};
 use fluxgate_core::{
     ActiveRule, AdHocDecision, Band, Decision, HoldId, OnError, Outcome, RequestContext,
     RuleAction, RuleSet, StoreError,
@@ -85,6 +85,15 @@ pub(crate) enum IdentitySource<'a> {
     Request(&'a RequestContext<'a>),
     /// The values of the rule's key.
     Values(&'a [&'a str]),
+}
+
+impl IdentitySource<'_> {
+    fn identity(self, set: &RuleSet, rule: &ActiveRule) -> Option<SubjectBytes> {
+        match self {
+            Self::Request(context) => set.identity_of(rule, context),
+            Self::Values(values) => set.identity_of_values(rule, values),
+        }
+    }
 }
 
 impl Telemetry {
@@ -285,11 +294,7 @@ impl Telemetry {
             if rule.key().is_empty() {
                 continue;
             }
-            let identity = match source {
-                IdentitySource::Request(context) => set.identity_of(rule, context),
-                IdentitySource::Values(values) => set.identity_of_values(rule, values),
-            };
-            if let Some(identity) = identity {
+            if let Some(identity) = source.identity(set, rule) {
                 let hash = self.fingerprinter.of(&identity);
                 let is_denied = denies && !decision.allowed();
                 self.metrics.shards.count(|shard| {
@@ -399,13 +404,8 @@ impl Telemetry {
         set: &RuleSet,
         rule: &ActiveRule,
     ) -> Option<String> {
-        if !self.names_identities {
-            return None;
-        }
-        match source {
-            IdentitySource::Request(context) => set.describe_identity(rule, context),
-            IdentitySource::Values(values) => set.describe_values(rule, values),
-        }
+        let identity = self.names_identities.then(|| source.identity(set, rule));
+        Some(describe_identity(&identity.flatten()?))
     }
 
     /// Records a failure of the store, and the `on_error` policy if it decided a request.

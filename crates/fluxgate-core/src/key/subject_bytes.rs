@@ -36,16 +36,14 @@ impl<const N: usize> SubjectBytes<N> {
 
     #[inline]
     pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
-        if self.spilled.is_empty() {
-            let end = self.inline_len + bytes.len();
-            if let Some(free) = self.inline.get_mut(self.inline_len..end) {
+        let end = self.inline_len + bytes.len();
+        match self.inline.get_mut(self.inline_len..end) {
+            Some(free) if self.spilled.is_empty() => {
                 free.copy_from_slice(bytes);
                 self.inline_len = end;
-                return;
             }
-            self.spill();
+            _ => self.spill(bytes),
         }
-        self.spilled.extend_from_slice(bytes);
     }
 
     #[inline]
@@ -60,9 +58,10 @@ impl<const N: usize> SubjectBytes<N> {
     }
 
     #[cold]
-    fn spill(&mut self) {
-        self.spilled
-            .extend_from_slice(&self.inline[..self.inline_len]);
+    fn spill(&mut self, bytes: &[u8]) {
+        let inline = &self.inline[..self.inline_len];
+        self.spilled.extend_from_slice(inline);
+        self.spilled.extend_from_slice(bytes);
         self.inline_len = 0;
     }
 }

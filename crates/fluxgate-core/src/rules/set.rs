@@ -264,24 +264,6 @@ impl RuleSet {
         Some(identity)
     }
 
-    /// Formats the identity that a rule of this set counts in a request, for people:
-    /// `user=ann`. Of API keys only the ends are shown. Returns `None` if a part of the
-    /// key is missing and the rule has no substitute for it.
-    pub fn describe_identity(
-        &self,
-        rule: &ActiveRule,
-        context: &RequestContext<'_>,
-    ) -> Option<String> {
-        let identity = self.identity_of(rule, context)?;
-        Some(key::describe_identity(&identity))
-    }
-
-    /// Formats the identity of these values of a rule's key, for people.
-    pub fn describe_values(&self, rule: &ActiveRule, values: &[&str]) -> Option<String> {
-        let identity = self.identity_of_values(rule, values)?;
-        Some(key::describe_identity(&identity))
-    }
-
     /// Returns the group of an enabled rule, if it is in one.
     pub fn group_of(&self, rule: &ActiveRule) -> Option<&str> {
         rule.group.map(|group| self.group_name(group))
