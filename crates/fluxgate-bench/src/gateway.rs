@@ -1,5 +1,5 @@
-//! The gateway beside nginx and HAProxy, which limit the same requests and
-//! forward them to the same upstream. `wrk` asks all of them, or `h2load` over HTTP/2.
+//! Compares the gateway with nginx and HAProxy, which limit the same requests and forward them to
+//! the same upstream. The load comes from `wrk`, or from `h2load` for HTTP/2.
 
 use std::net::SocketAddr;
 
@@ -67,7 +67,7 @@ pub(crate) fn run(report: &mut Report) {
     );
 }
 
-/// Over TLS, by HTTP/1.1.
+/// Compares the three over TLS with HTTP/1.1.
 pub(crate) fn tls_h1(report: &mut Report) {
     let name = ["gateway-tls-h1", "gateway-tls-h1-haproxy"];
     compare_over_tls(report, name, |dir, tls, address| {
@@ -76,8 +76,8 @@ pub(crate) fn tls_h1(report: &mut Report) {
     });
 }
 
-/// Over TLS, by HTTP/2 on 32 connections of ten streams. h2load sends the same headers
-/// in all requests, so there is one user.
+/// Compares the three over TLS with HTTP/2, on 32 connections with ten streams each. h2load sends
+/// the same headers in all requests, so there is one user.
 pub(crate) fn tls_h2(report: &mut Report) {
     let name = ["gateway-tls-h2", "gateway-tls-h2-haproxy"];
     compare_over_tls(report, name, |dir, _, address| {
@@ -152,7 +152,7 @@ fn compare_over_tls(
     ours.add_to(report, name_haproxy, BY_HAPROXY, &by_haproxy);
 }
 
-/// A rule that counts users and refuses none.
+/// Returns a config with one rule, which counts each user and never denies.
 pub(crate) fn config(upstream: &Nginx, store: &str, filters: &str, tls: &str) -> String {
     let upstream = upstream.address();
     format!(

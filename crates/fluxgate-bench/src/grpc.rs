@@ -1,5 +1,5 @@
-//! `ShouldRateLimit` beside nginx, which answers the same requests with a
-//! constant. `h2load` asks both.
+//! `ShouldRateLimit`, compared with nginx, which answers the same requests with a constant.
+//! `h2load` sends the requests.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,7 +19,7 @@ const STREAMS: u64 = 16;
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const YARDSTICK: &str = "nginx, a constant to the same POST over h2c";
 
-/// It neither runs out nor refills while it is measured.
+/// The band does not run out during the benchmark and refills one unit every three seconds.
 const RULES: &str = r#"
 rule_sets:
   api:
@@ -43,7 +43,7 @@ pub(crate) fn run(report: &mut Report) {
             let before = remaining(ours.address("api"));
             let run = ask(ours.address("grpc"), &dir, &body);
             let charged = before - remaining(ours.address("api"));
-            // A unit comes back every three seconds.
+            // Units that refill during the run are not seen as charged.
             let all = charged.abs_diff(REQUESTS) < 100;
             assert!(all, "{charged} of {REQUESTS} were charged");
             run

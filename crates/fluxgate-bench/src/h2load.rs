@@ -1,4 +1,4 @@
-//! h2load, which asks over HTTP/2.
+//! The load generator h2load, which sends requests over HTTP/2.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::service::TempDir;
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
 pub(crate) fn ask(dir: &TempDir, arguments: &[&str], expected: &str) -> Run {
     let log = dir.path("h2load.log");
-    // h2load appends to it.
+    // h2load appends to an existing log.
     let _ = fs::remove_file(&log);
     let output = Command::new("h2load")
         .arg(format!("--log-file={}", log.display()))

@@ -10,13 +10,14 @@ use crate::tls::Tls;
 
 /// A running HAProxy.
 pub(crate) struct HaProxy {
-    #[allow(dead_code, reason = "it runs for as long as it is held")]
+    #[allow(dead_code, reason = "dropping it stops the process")]
     program: Program,
     port: Port,
 }
 
 impl HaProxy {
-    /// Forwards to `upstream`, and limits users; over HTTP/2 too where there is TLS.
+    /// Starts a proxy that limits each user and forwards to `upstream`. With TLS it also accepts
+    /// HTTP/2.
     pub(crate) fn limiting(dir: &TempDir, upstream: SocketAddr, tls: Option<&Tls>) -> Self {
         let tls = tls.map(Tls::haproxy).unwrap_or_default();
         let port = ports::free();
@@ -39,7 +40,7 @@ impl HaProxy {
         Self { program, port }
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.port.addr()
     }

@@ -1,5 +1,5 @@
-//! Streamed answers of a language model through a route that counts their tokens, beside the same
-//! route that does not.
+//! Streamed answers of a language model through a route that counts tokens, compared with the same
+//! route without counting.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -12,10 +12,10 @@ use crate::report::Report;
 use crate::service::{self, TempDir};
 use crate::wrk;
 
-/// The words of an answer. Each is an event, written by itself.
+/// The number of words in an answer. Each word is one event, sent in its own write.
 const WORDS: usize = 128;
 
-/// 1,000 users ask the same.
+/// The requests of 1,000 users, all with the same body.
 const CHATS: &str = r#"
 local users = {}
 init = function()
@@ -47,7 +47,7 @@ pub(crate) fn run(report: &mut Report) {
     );
 }
 
-/// Rules that count users and refuse none.
+/// Returns a config whose rules count each user and never deny.
 fn config(upstream: SocketAddr, llm: &str) -> String {
     format!(
         "filters: {{ main: {{ rule_set: llm }} }}
@@ -63,7 +63,7 @@ rule_sets:
     )
 }
 
-/// Starts a server that streams an answer to every request. It ends with the process.
+/// Starts a server that streams an answer to every request. It runs until the process exits.
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
 fn start_model() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -89,7 +89,7 @@ async fn serve(mut stream: TcpStream) {
     let mut read = vec![0; 16 * 1024];
     let mut filled = 0;
     loop {
-        // The gateway sends a request at a time, whose body ends with its JSON.
+        // The gateway sends one request at a time, and its JSON body ends with `}`.
         while !read[..filled].ends_with(b"}") {
             match stream.read(&mut read[filled..]).await {
                 Ok(count @ 1..) => filled += count,

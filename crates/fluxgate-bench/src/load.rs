@@ -14,11 +14,11 @@ pub(crate) struct Run {
     pub(crate) p99_micros: f64,
 }
 
-/// One run in each round.
+/// The runs of one load, one for each round.
 pub(crate) struct Runs(Vec<Run>);
 
 impl Runs {
-    /// Reports each figure: the medians of both, and the median of the ratios of each round.
+    /// Reports, for each figure, both medians and the median of the per-round ratios.
     pub(crate) fn add_to(&self, report: &mut Report, name: &str, yardstick: &str, theirs: &Self) {
         let mut line = |suffix: &str, unit, better: Better, figure: fn(&Run) -> f64| {
             let medians = |runs: &Self| median(runs.0.iter().map(figure).collect());

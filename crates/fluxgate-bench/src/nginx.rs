@@ -22,7 +22,8 @@ impl Nginx {
         Self::serve(dir, "constant", "", listen, &location)
     }
 
-    /// Forwards to `upstream`, and limits users; over HTTP/2 too where there is TLS.
+    /// Starts a proxy that limits each user and forwards to `upstream`. With TLS it also accepts
+    /// HTTP/2.
     pub(crate) fn limiting(dir: &TempDir, upstream: SocketAddr, tls: Option<&Tls>) -> Self {
         let certificate = tls.map(Tls::nginx).unwrap_or_default();
         let listen = if tls.is_some() { "ssl http2" } else { "" };
@@ -59,7 +60,7 @@ impl Nginx {
         Self { program, port }
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.port.addr()
     }

@@ -17,7 +17,7 @@ const CALLERS: usize = 64;
 const CALLS: usize = 100_000;
 const LONE_CALLS: usize = 5_000;
 
-/// The deadline of both, long enough for a busy machine.
+/// The deadline of both clients, long enough for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A typical script: tokens and a time in a hash, in floating point.
@@ -159,7 +159,8 @@ impl Bench {
         }
     }
 
-    /// Returns decisions per second of several callers, each with one call at a time.
+    /// Returns the decisions per second of `CALLERS` concurrent callers. Each makes one call at a
+    /// time.
     fn per_second(&self) -> f64 {
         let start = Instant::now();
         self.runtime.block_on(async {
@@ -199,7 +200,7 @@ impl Bench {
         times[LONE_CALLS / 2].as_nanos() as f64 / 1000.0
     }
 
-    /// Returns the memory of a key on the server, including its expiry.
+    /// Returns the server memory that one key takes, including its expiry.
     fn bytes_per_key(&self) -> f64 {
         let mut cli = self.server.cli();
         cli.command(&["FLUSHALL"]).expect_ok();

@@ -1,4 +1,4 @@
-//! The output, and measuring loops.
+//! Prints figures, and measures calls.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ pub(crate) struct Report {
     json: bool,
 }
 
-/// Whether more or less of a unit is better.
+/// Whether a higher or a lower figure is better.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Better {
     More,

@@ -10,7 +10,7 @@ use fluxgate_testkit::Program;
 
 /// A running service.
 pub(crate) struct Service {
-    #[allow(dead_code, reason = "it runs for as long as it is held")]
+    #[allow(dead_code, reason = "dropping it stops the process")]
     program: Program,
     addresses: HashMap<String, SocketAddr>,
 }

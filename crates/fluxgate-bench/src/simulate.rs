@@ -1,4 +1,4 @@
-//! `fluxgate simulate`, compared with `jq -c .`, which only copies the same file.
+//! `fluxgate simulate`, compared with `jq -c .`, which parses the same file and prints it again.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -18,12 +18,12 @@ pub trait Clock: Send + Sync + 'static {
 /// The wall clock.
 ///
 /// With the feature `fast-clock`, each thread reads the operating system's clock at most
-/// every 20 ms and adds the cycles that the processor has counted since. That takes half as
-/// long, and a step or drift of the system clock still shows at the next reading.
+/// every 20 ms and adds the cycles that the processor has counted since. This halves the time of a
+/// reading. A step or drift of the system clock takes effect at the thread's next reading of it.
 #[derive(Clone, Debug, Default)]
 pub struct SystemClock {
     #[cfg(feature = "fast-clock")]
-    cycles: cycles::Cycles,
+    cycles: cycles::CycleClock,
 }
 
 impl Clock for SystemClock {

@@ -1,8 +1,8 @@
 //! The suite that every store must pass.
 //!
 //! The vectors of `spec/vectors` are decisions and settlements computed by hand or by an
-//! independent exact model. [`run`] replays all of them on a store, which fails if it differs
-//! in a unit or a microsecond.
+//! independent exact model. [`run`] replays all of them on a store, and fails if any result
+//! differs, even by one unit or one microsecond.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub async fn run<S: Store>(make: impl AsyncFn(ManualClock) -> S) -> Result<usize
 pub struct Mismatch {
     /// The file and the case.
     pub place: String,
-    /// The step, the expected and the actual result.
+    /// The step with its expected and actual result, or why the vector is invalid.
     pub what: String,
 }
 

@@ -60,8 +60,8 @@
 //! | `serde` | | `Serialize` of decisions, `Serialize` and `Deserialize` of rules |
 //! | `conformance` | | the suite that every [`Store`] must pass |
 //!
-//! Features only add. Without the default ones, the crate has 17 crates in its tree,
-//! including itself. It needs Rust 1.93.
+//! Features are additive. Without the default ones, the crate has 17 crates in its tree, including
+//! itself. It needs Rust 1.93.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! A quota: a limit as programs write it.
+//! Quotas: limits that are written in code.
 
 use std::iter::{Once, once};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::calendar::Calendar;
 use crate::limit::{Algorithm, Limit, LimitBuilder, LimitError};
 
-/// How much is allowed, and how it returns.
+/// How many units are allowed, and how fast they become available again.
 ///
 /// By default a quota is a token bucket: `Quota::per_second(10)` allows ten units at once,
 /// and one more every tenth of a second.
@@ -85,8 +85,7 @@ impl Quota {
         Self::built(Limit::builder(Algorithm::TokenBucket, units as u64, window))
     }
 
-    /// Allows `units` in each `window`, like [`Quota::per`], for numbers that may make no
-    /// sense.
+    /// Like [`Quota::per`], but returns an error instead of panicking.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -101,7 +100,8 @@ impl Quota {
         }
     }
 
-    /// Allows `units` in each window of a calendar: a fixed window.
+    /// Allows `units` in each calendar period, such as a day or a month. The algorithm is a fixed
+    /// window.
     ///
     /// ```
     /// use fluxgate_core::{Calendar, CalendarUnit, KeyedLimiter, Quota};
@@ -180,7 +180,7 @@ impl From<Quota> for Limit {
     }
 }
 
-/// A single quota, where several are possible.
+/// Lets a single quota be passed where several are accepted.
 impl IntoIterator for Quota {
     type Item = Self;
     type IntoIter = Once<Self>;

@@ -2,8 +2,8 @@
 //!
 //! [`evaluate`] turns a request into the context that rules see, as a [`Filter`] says, lets a
 //! [`Handler`] decide, waits if the request must, and returns what to answer: forward the request
-//! with headers, or refuse it with a [`Problem`]. It knows no server and no framework; the caller
-//! passes the head of a request ([`RequestHead`]) and the peer's address.
+//! with headers, or refuse it with a [`Problem`]. It does not depend on a server or framework; the
+//! caller passes the head of a request ([`RequestHead`]) and the peer's address.
 //!
 //! | to | see |
 //! |---|---|
@@ -20,12 +20,12 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `axum` | | `Problem` as a response of axum |
+//! | `axum` | | `Problem` as an axum response |
 //! | `jwt` | | `Jwt` and `Source::jwt`: claims of verified tokens |
 //! | `server` | | what HTTP listeners share: request ids, buffers, streams, descriptors |
-//! | `tls` | | certificates and trust of TLS clients, with rustls |
+//! | `tls` | | rustls client configurations: trusted authorities and client certificates |
 //!
-//! Features only add. The crate needs Rust 1.93. Waiting requests need a Tokio runtime.
+//! Features are additive. The crate needs Rust 1.93. Waiting requests need a Tokio runtime.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 

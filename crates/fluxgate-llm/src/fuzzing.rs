@@ -1,7 +1,7 @@
-//! Functions for fuzz targets: they take any bytes and panic if a promise of the crate does not
-//! hold. A test calls them as well, with the seeds and with inputs near them.
+//! Functions for fuzz targets: they take any bytes and panic if the crate breaks one of its
+//! guarantees. A test also runs them on the seeds and on slight variations of them.
 //!
-//! Only with the feature `fuzzing`, which is not part of the stable API.
+//! This module needs the feature `fuzzing`, which is not part of the stable API.
 
 use crate::api::Api;
 use crate::meter::{AnswerFormat, Meter, MeterOutput};
@@ -17,11 +17,11 @@ pub const ALL: [(&str, FuzzFn); 2] = [("llm_answer", llm_answer), ("llm_request"
 
 const COMPLETION: u64 = 1_000;
 
-/// Takes an answer after a letter for its API, a capital one for JSON, and the size of its
-/// chunks.
+/// Meters an answer. The first byte is a letter for the API, upper case for JSON and lower case for
+/// events; the second is the chunk size; the rest is the answer.
 ///
-/// The same is counted and passed on however the answer is split. Nothing is removed but, from
-/// streams, bytes that hold usage.
+/// The result must not depend on how the answer is split. Only streams may lose bytes, and only
+/// bytes that report usage.
 pub fn llm_answer(bytes: &[u8]) {
     let [letter, size, answer @ ..] = bytes else {
         return;

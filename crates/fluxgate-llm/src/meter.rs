@@ -1,4 +1,4 @@
-//! The meter of an answer.
+//! Counts the tokens of an answer while it is passed on.
 
 use crate::api::Api;
 use crate::request::Request;
@@ -14,7 +14,7 @@ pub enum AnswerFormat {
     Events,
     /// One JSON text.
     Json,
-    /// Something that cannot be read, such as a compressed answer.
+    /// A format that the meter cannot read, such as a compressed body.
     Unreadable,
 }
 
@@ -102,7 +102,8 @@ impl Meter {
     pub fn feed(&mut self, chunk: &[u8]) -> MeterOutput {
         if !self.has_begun && !chunk.is_empty() {
             self.has_begun = true;
-            // No event begins with `{`: a server that does not stream may state the type of a stream.
+            // No event begins with `{`. This is plain JSON from a server that does not stream but
+            // sent the content type of a stream.
             if matches!(self.scanner, Scanner::Stream(_)) && chunk[0] == b'{' {
                 self.scanner = Scanner::Body(BodyScanner::new(self.request.api()));
             }

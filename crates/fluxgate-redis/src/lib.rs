@@ -57,7 +57,7 @@
 //! | `injected-time` | | for tests: a script that takes the time as an argument, and a store on it |
 //! | `fuzzing` | | functions for the fuzz targets of this workspace |
 //!
-//! Features only add. The crate needs Rust 1.93 and a Tokio runtime.
+//! Features are additive. The crate needs Rust 1.93 and a Tokio runtime.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 

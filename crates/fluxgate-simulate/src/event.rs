@@ -13,7 +13,8 @@ use serde_json::value::RawValue;
 
 use crate::time;
 
-/// The longest hold. It ends after the last instant, as a longer one would.
+/// Longer holds are cut to this. The hold still ends after `Timestamp::MAX`, so the result is the
+/// same.
 const MAX_HOLD_US: u64 = 1 << 62;
 
 /// A line of the record.
@@ -45,7 +46,7 @@ pub(crate) struct RecordedSettlement<'a> {
     /// The name of the hold.
     pub(crate) hold: Cow<'a, str>,
     pub(crate) cost: Option<u64>,
-    /// The real costs of rules that count attributes.
+    /// The real values of the attributes that rules take their cost from.
     pub(crate) attributes: Vec<(Box<str>, u64)>,
 }
 
@@ -57,7 +58,7 @@ impl<'a> Event<'a> {
             return Err("not a JSON object".into());
         }
         let mut fields: Fields<'_> = serde_json::from_str(text).map_err(|error| {
-            // The line is always the first.
+            // The text is a single line, so only the column is reported.
             format!("{} (column {})", without_position(&error), error.column())
         })?;
         let at = match (fields.t.take().flatten(), fields.time.take().flatten()) {
@@ -151,7 +152,8 @@ const FIELD_NAMES: [&str; 14] = concat_names(&[
     &["hold", "hold_us", "settle"],
 ]);
 
-/// The fields of a line. The inner `None` is a `null`, which counts as absent.
+/// The fields of a line. `None` is a field that was not read; `Some(None)` is a `null`, which
+/// counts as absent.
 #[derive(Default)]
 struct Fields<'a> {
     t: Option<Option<&'a RawValue>>,

@@ -45,7 +45,7 @@
 //! | `remote` | | `RemoteHandler`: a FluxGate service decides |
 //! | `remote-tls` | | `https` addresses for `RemoteHandler`, with rustls |
 //!
-//! Features only add. The crate needs Rust 1.93. Waiting requests need a Tokio runtime.
+//! Features are additive. The crate needs Rust 1.93. Waiting requests need a Tokio runtime.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 

@@ -38,7 +38,7 @@ pub use raw::{ConfigError, RawConfig};
 pub use rules::{DEFAULT_POLL, Rules};
 pub use secrets::{Secret, SecretError, Secrets};
 pub use settings::{Admin, CallLimits, Keys, LogFormat, Shutdown, Telemetry};
-pub use sources::{Field, SourceField, Sources};
+pub use sources::{Field, FieldSources, Sources};
 pub use store::{Redis, RedisTls, Store};
 pub(crate) use tree::{child, child_mut};
 pub use url::{HttpUrl, RedisUrl};

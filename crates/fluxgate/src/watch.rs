@@ -1,4 +1,4 @@
-//! Files that change, and signals.
+//! Watches files for changes, and waits for signals.
 
 mod change_notifier;
 mod reloaded_file;

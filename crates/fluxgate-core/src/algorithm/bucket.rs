@@ -135,12 +135,12 @@ impl Bucket {
         let after = rate.add(owed, time);
         let (wait, delay) = delay_of(rate, owed, after, mode);
         let taken = delay.is_some() && cost > 0;
-        let left = if taken && mode.reports_charge() {
+        let reported = if taken && mode.reports_charge() {
             after
         } else {
             owed
         };
-        let verdict = bucket_verdict(limit, now, Retry::After(wait), delay, left);
+        let verdict = bucket_verdict(limit, now, Retry::After(wait), delay, reported);
         let charged = taken.then(|| {
             let before = stored.map_or(Overhang::NONE, |stored| stored.overhang_at(now));
             let overhang = before.after(time);

@@ -85,12 +85,12 @@ impl Slots {
         };
         let charges = wait == Retry::NOW && cost > 0;
         let last = held.last().map_or(0, |held| held.end - now.micros());
-        let (left, last) = if charges && mode.reports_charge() {
+        let (used, last) = if charges && mode.reports_charge() {
             (taken + cost, last.max(span.get()))
         } else {
             (taken, last)
         };
-        let remaining = capacity.saturating_sub(left);
+        let remaining = capacity.saturating_sub(used);
         SlotsAssessment {
             verdict: Verdict::new(now, wait, remaining, Micros::new(last)),
             is_corrected,

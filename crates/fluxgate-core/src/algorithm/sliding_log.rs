@@ -11,7 +11,7 @@ use super::verdict::{EffectiveTime, Mode, Verdict};
 use crate::limit::{FracMicros, Limit};
 use crate::time::{Micros, Retry, Timestamp};
 
-/// The number of parts of its window into which a coarse log merges its events.
+/// A coarse log divides its window into this many parts, and has one event for each.
 const PARTS: u64 = 8;
 
 /// The events of a log, oldest first.
@@ -21,7 +21,8 @@ pub struct Log {
     /// The sum over all events, so that a decision need not compute it.
     units: u64,
     window: Micros,
-    /// How far it was moved back in total. An event keeps its identity: its time, plus this.
+    /// How far the log was moved back in total. The time of an event plus this never changes, so it
+    /// identifies the event.
     moved: i64,
     pub(crate) keeps_gone: bool,
 }
@@ -76,7 +77,7 @@ impl LogSummary {
             Retry::After(time.as_seen_by_clock(wait as u64))
         };
         let charges = wait == Retry::NOW && cost > 0;
-        let (left, newest) = if charges && mode.reports_charge() {
+        let (used, newest) = if charges && mode.reports_charge() {
             (self.counted + cost, Some(at))
         } else {
             (self.counted, self.newest.filter(|_| self.counted > 0))
@@ -85,7 +86,7 @@ impl LogSummary {
             time.as_seen_by_clock((newest + width - at) as u64)
         });
         LogAssessment {
-            verdict: Verdict::new(now, wait, capacity.saturating_sub(left), reset_after),
+            verdict: Verdict::new(now, wait, capacity.saturating_sub(used), reset_after),
             correction,
             charges,
             at: time.at as i64,
@@ -179,7 +180,7 @@ impl Log {
             self.units -= u64::from(gone.units);
         }
         self.units += cost;
-        // At most twice a capacity.
+        // Fits: callers add at most twice the capacity.
         let units = cost as u32;
         match self.events.back_mut() {
             Some(newest) if newest.at == at => newest.units += units,
@@ -217,7 +218,7 @@ impl Log {
         }
     }
 
-    /// Takes the newest units off.
+    /// Removes units, the newest first.
     pub fn refund(&mut self, limit: &Limit, now: Timestamp, mut units: u64) {
         let settled = Self::assess(limit, Some(self), now, 0, Mode::Peek);
         self.correct(&settled);
@@ -234,8 +235,8 @@ impl Log {
         }
     }
 
-    /// Takes units off the event at `at`, and off no other. The newest units, which a
-    /// refund takes, may belong to another request.
+    /// Removes units only from the event at `at`. The newest units, which a refund takes, may
+    /// belong to another request.
     pub fn cancel(&mut self, at: u64, units: u64) {
         self.take_off(at as i64, units);
     }
@@ -265,7 +266,7 @@ impl Log {
         (assessment.at + self.moved) as u64
     }
 
-    /// Returns units of the event with this identity.
+    /// Gives back units of the event with this identity.
     pub(super) fn return_units(&mut self, mark: FracMicros, units: u64) {
         if let Some(at) = (mark.whole as i64).checked_sub(self.moved) {
             self.take_off(at, units);
@@ -298,7 +299,7 @@ impl Log {
     fn live(&self, after: i64) -> (impl Iterator<Item = &Event>, u64) {
         let first = self.events.partition_point(|event| event.at <= after);
         let sum = |events: Iter<'_, Event>| events.map(|event| u64::from(event.units)).sum::<u64>();
-        // The shorter part is summed up.
+        // Sums the shorter part.
         let units = if first < self.events.len() - first {
             self.units - sum(self.events.range(..first))
         } else {

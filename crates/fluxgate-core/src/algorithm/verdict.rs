@@ -14,7 +14,8 @@ pub enum Mode {
     Peek,
     /// Decides like [`Mode::TakeNow`] and takes nothing.
     PeekNow,
-    /// Decides and reports like [`Mode::Take`], and takes nothing.
+    /// Decides like [`Mode::Take`] and reports the quota as if the units were taken, but takes
+    /// nothing.
     Preview,
 }
 
@@ -51,19 +52,19 @@ pub struct Verdict {
     pub at: Timestamp,
     /// Whole units left after the decision.
     pub remaining: u32,
-    /// For a bucket, the R-ths of a microsecond that `reset_after` was rounded up
-    /// from.
+    /// For a bucket, the fraction of a microsecond in the exact reset time, in R-ths (see
+    /// [`FracMicros`]). `reset_after` is that time rounded up.
     pub part: u32,
     /// The time until the request would pass; zero if and only if it passes.
     pub retry_after: Retry,
     /// The time until the full quota is available again.
     pub reset_after: Micros,
-    /// How long an admitted request must wait before it goes on.
+    /// How long an admitted request must wait before it proceeds.
     pub delay: Micros,
 }
 
 impl Verdict {
-    /// A denial that waiting does not change.
+    /// A denial of a request that can never pass.
     pub(crate) const NEVER: Self = Self {
         at: Timestamp::saturating_from_micros(0),
         remaining: 0,
@@ -98,8 +99,8 @@ impl Verdict {
         }
     }
 
-    /// Returns the verdict on a request that is charged although it is denied: whether the
-    /// band passed it, and its verdict on the same request after the charge.
+    /// Returns the verdict of a band that charges denied requests too. `passes` is whether the band
+    /// lets the request pass, and `after` is its verdict on the same request after the charge.
     pub fn charged_always(passes: bool, after: Self) -> Self {
         Self {
             retry_after: if passes {
@@ -119,7 +120,7 @@ impl Verdict {
     }
 }
 
-/// A charge that can be cancelled, known by the verdict on it.
+/// Identifies a charge so that it can be cancelled. It is derived from the verdict on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charged {
     /// When the full quota is available again after the charge.
@@ -141,8 +142,8 @@ impl Charged {
         }
     }
 
-    /// Returns where the charge went: the instant at which a bucket is full after it,
-    /// the start of a window, or the event of a log.
+    /// Returns where the charge is recorded in the state: the instant at which a bucket is full
+    /// after it, the start of a window, or the event of a log.
     pub fn mark(&self, limit: &Limit) -> FracMicros {
         let end = self.full_at.whole;
         let width = limit.window().get();
@@ -154,7 +155,7 @@ impl Charged {
             }
             Algorithm::SlidingLog => end.saturating_sub(width),
             Algorithm::SlidingWindow => end.saturating_sub(2 * width),
-            // Slots are known by their hold.
+            // Slots are identified by their hold, not by a mark.
             Algorithm::Concurrency => end,
         };
         FracMicros { whole, part: 0 }
@@ -165,7 +166,7 @@ impl Charged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EffectiveTime {
     pub(super) at: u64,
-    /// How far `at` is ahead of the clock; reported times grow by it.
+    /// How far `at` is ahead of the clock. It is added to every reported span.
     pub(super) ahead: u64,
 }
 
@@ -177,7 +178,7 @@ impl EffectiveTime {
         }
     }
 
-    /// Returns a span that starts at `at` as the caller's clock sees it.
+    /// Converts a span from `at` to one from the clock's current time. Zero stays zero.
     pub(super) const fn as_seen_by_clock(self, span: u64) -> Micros {
         Micros::new(if span == 0 { 0 } else { span + self.ahead })
     }

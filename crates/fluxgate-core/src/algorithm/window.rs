@@ -55,9 +55,9 @@ impl Counts {
             Retry::NOW
         };
         let charged = (wait == Retry::NOW && cost > 0).then(|| counts.plus(cost));
-        let left = charged.filter(|_| mode.reports_charge()).unwrap_or(counts);
+        let reported = charged.filter(|_| mode.reports_charge()).unwrap_or(counts);
         // floor(C − estimate) = C − current − ceil(previous·(W−e)/W)
-        let (carried, resets_in) = match left {
+        let (carried, resets_in) = match reported {
             Self {
                 current: 0,
                 previous: 0,
@@ -71,7 +71,7 @@ impl Counts {
                 if current > 0 { 2 * width } else { width } - elapsed,
             ),
         };
-        let remaining = capacity.saturating_sub(u64::from(left.current) + carried);
+        let remaining = capacity.saturating_sub(u64::from(reported.current) + carried);
         let resets_in = time.as_seen_by_clock(resets_in);
         let verdict = Verdict::new(now, wait, remaining, resets_in);
         (verdict, settled.moved_back.then_some(counts), charged)

@@ -1,15 +1,16 @@
-//! The wall clock by the processor's cycle counter.
+//! The wall clock, interpolated with the processor's cycle counter.
 
 use std::cell::Cell;
 
 use crate::time::Timestamp;
 
 /// How long the cycle counter is trusted before the system clock is read again.
-const ANCHOR_NANOS: u64 = 20_000_000;
-/// Enough ticks to measure one exactly: minutes, at the least.
-const MANY_TICKS: u64 = 1 << 40;
-/// The bits of a fraction of a microsecond. The microseconds of an anchor have 15 bits,
-/// so a product has fewer than 64.
+const ANCHOR_LIFETIME_NANOS: u64 = 20_000_000;
+/// So many ticks (minutes) that rounding their duration to nanoseconds does not affect the length
+/// of one tick.
+const CALIBRATION_TICKS: u64 = 1 << 40;
+/// The fraction bits of `Anchor::micros_per_tick`. An anchor is valid for 20,000 microseconds,
+/// which fit in 15 bits, so the product in `now` fits in 64.
 const FRACTION_BITS: u32 = 48;
 
 /// The last reading of the system clock.
@@ -18,17 +19,17 @@ struct Anchor {
     ticks: u64,
     time: Timestamp,
     /// The number of ticks after which the system clock is read again.
-    valid: u64,
+    valid_ticks: u64,
     /// Microseconds per tick, with [`FRACTION_BITS`].
-    tick: u64,
+    micros_per_tick: u64,
 }
 
 impl Anchor {
     const NONE: Self = Self {
         ticks: 0,
         time: Timestamp::saturating_from_micros(0),
-        valid: 0,
-        tick: 0,
+        valid_ticks: 0,
+        micros_per_tick: 0,
     };
 }
 
@@ -37,43 +38,45 @@ thread_local! {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Cycles(quanta::Clock);
+pub(super) struct CycleClock(quanta::Clock);
 
-impl Default for Cycles {
+impl Default for CycleClock {
     fn default() -> Self {
         Self(quanta::Clock::new())
     }
 }
 
-impl Cycles {
+impl CycleClock {
     #[inline]
     pub(super) fn now(&self) -> Timestamp {
         let ticks = self.0.raw();
         let anchor = ANCHOR.get();
-        // Wraps to a large number if another core's counter is behind.
+        // Wraps to a large number if the thread has moved to a core whose counter is behind.
         let since = ticks.wrapping_sub(anchor.ticks);
-        if since < anchor.valid {
-            return anchor.time.plus((since * anchor.tick) >> FRACTION_BITS);
+        if since < anchor.valid_ticks {
+            return anchor
+                .time
+                .plus((since * anchor.micros_per_tick) >> FRACTION_BITS);
         }
-        self.system_time_at(ticks)
+        self.renew_anchor(ticks)
     }
 
-    /// Reads the system clock.
+    /// Reads the system clock and makes the reading the anchor of this thread.
     #[cold]
-    fn system_time_at(&self, ticks: u64) -> Timestamp {
+    fn renew_anchor(&self, ticks: u64) -> Timestamp {
         let time = Timestamp::of_system_clock();
-        let nanos = self.0.delta_as_nanos(0, MANY_TICKS).max(1);
+        let nanos = self.0.delta_as_nanos(0, CALIBRATION_TICKS).max(1);
         let scaled = |number: u64, by: u64, divisor: u64| {
             let scaled = u128::from(number) * u128::from(by) / u128::from(divisor);
             u64::try_from(scaled).unwrap_or(u64::MAX)
         };
-        let is_last = time.micros() + ANCHOR_NANOS > Timestamp::MAX.micros();
-        let valid = scaled(ANCHOR_NANOS, MANY_TICKS, nanos);
+        let is_near_max = time.micros() + ANCHOR_LIFETIME_NANOS / 1000 > Timestamp::MAX.micros();
+        let valid = scaled(ANCHOR_LIFETIME_NANOS, CALIBRATION_TICKS, nanos);
         ANCHOR.set(Anchor {
             ticks,
             time,
-            valid: if is_last { 0 } else { valid },
-            tick: scaled(nanos, (1 << FRACTION_BITS) / MANY_TICKS, 1000),
+            valid_ticks: if is_near_max { 0 } else { valid },
+            micros_per_tick: scaled(nanos, (1 << FRACTION_BITS) / CALIBRATION_TICKS, 1000),
         });
         time
     }

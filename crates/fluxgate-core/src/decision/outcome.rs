@@ -81,18 +81,18 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Why a request that its rules let wait was denied instead.
+/// Why a request was denied although its rules allow requests to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitRefusal {
     /// It would have had to wait longer than `max_wait`.
     TooLong,
-    /// Too many requests are waiting already, in this process (`max_concurrent_waits`) or in
-    /// all together (`max_cluster_waits`).
+    /// Too many requests are waiting already, in this process (`max_concurrent_waits`) or in all
+    /// processes together (`max_cluster_waits`).
     TooMany,
 }
 
 impl WaitRefusal {
-    /// Both, in the order of their declaration.
+    /// Both reasons, in declaration order.
     pub const ALL: [Self; 2] = [Self::TooLong, Self::TooMany];
 
     /// Returns its name in logs, metrics and explanations.
@@ -104,10 +104,10 @@ impl WaitRefusal {
     }
 }
 
-/// Why a request does not wait, beyond its verdicts.
+/// What is known about a wait in addition to the verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WaitStatus {
-    /// Nothing: the verdicts tell.
+    /// Nothing more: the verdicts show whether a wait was refused.
     #[default]
     None,
     /// The caller asked for a decision without a wait.

@@ -299,7 +299,7 @@ mod tests {
             (1030, false),
             (1029, true),
             (9999, false),
-            // The clock was set back, to before the token is valid.
+            // The clock was set back. The token is cached, so `nbf` is not checked again.
             (0, true),
         ] {
             let expected = is_valid.then(|| "ann".to_owned());

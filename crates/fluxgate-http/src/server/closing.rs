@@ -15,13 +15,13 @@ pub const LINGER: Duration = Duration::from_millis(500);
 /// How long a client may leave sent data unread.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long, and how much, is read from a client after the last response.
+/// How long input is read and discarded after the last response.
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_DRAIN: u64 = 1024 * 1024;
 
 /// Returns the output of `future`, or `None` if it is not ready [`LINGER`] after
-/// `closing` was cancelled: a request may be on its way, and its response tells the
-/// client that the connection ends.
+/// `closing` was cancelled. The delay is for a request that is already on its way: its response
+/// tells the client that the connection ends.
 pub async fn until_closing<F: Future>(future: F, closing: &CancellationToken) -> Option<F::Output> {
     let mut future = pin!(future);
     tokio::select! {
@@ -69,7 +69,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let closed = async {
-        // TLS sends its close notification, which waits for a client that reads nothing.
+        // With TLS this sends a close notification, and waits if the client does not read. The
+        // timeout covers that.
         stream.shutdown().await?;
         let mut rest = stream.take(MAX_DRAIN);
         tokio::io::copy(&mut rest, &mut tokio::io::sink()).await

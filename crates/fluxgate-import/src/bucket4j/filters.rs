@@ -174,7 +174,8 @@ impl FilterReader<'_> {
         } else if buckets.is_empty() {
             parts.push((Algorithm::FixedWindow, windows, ""));
         } else {
-            // A group applies one rule only, so all bands have one algorithm.
+            // Only one rule of a group applies, so the rule cannot be split: all bands get one
+            // algorithm.
             let all = buckets.into_iter().chain(windows).collect();
             parts.push((Algorithm::TokenBucket, all, ""));
         }
@@ -282,7 +283,7 @@ impl FilterReader<'_> {
                 let added = condition.map(|it| it.add_to(&mut rule.conditions));
                 let together = match added {
                     Some(AddOutcome::Both) => continue,
-                    // In a group, the rule would apply in place of those after it.
+                    // In a group, a rule that matches more requests would hide the rules after it.
                     Some(AddOutcome::OtherPath) if rule.group.is_none() => {
                         let text = format!(
                             "`{name}: {argument}` is left out: the limit applies to all paths of `url`"

@@ -1,9 +1,10 @@
 //! Records of holds: what each hold charged, so that any process can settle it by its id.
 //!
 //! On one server the record is one value, which the script completes (`lua/hold.lua`). On a
-//! cluster a list of parts has the charges, and each part has a record with what only its own
-//! call knows. Numbers are little-endian; lengths have seven bits per byte. A key is written as
-//! the length of the start that it shares with the key before it, and the rest.
+//! cluster, one value lists the parts of the hold with their charges, and each part also has its
+//! own record, with what only the call for that part knows. Numbers are little-endian; lengths are
+//! varints (seven bits per byte). A key is written as the length of the prefix that it shares with
+//! the previous key, followed by the rest.
 
 use fluxgate_core::limit::{Horizon, MAX_SPAN, MAX_UNITS};
 use fluxgate_core::store::{Checks, HoldRequest, Micros};
@@ -20,7 +21,7 @@ use crate::reason;
 
 /// The version of the list of parts.
 const VERSION: u8 = 2;
-/// The bytes before the charges, which the script writes.
+/// The size of the header before the charges. The script writes the header.
 const HEADER_SIZE: usize = 8;
 
 /// What a hold may have charged to one counter. Only the script knows whether it did.
@@ -76,7 +77,7 @@ pub(crate) struct RecordedPart {
     pub(crate) charges: Vec<RecordedCharge>,
 }
 
-/// Returns what checks may charge.
+/// Returns the charges to record for `checks`.
 pub(crate) fn charges_of(
     checks: &Checks<'_>,
     hold: &HoldRequest<'_>,
@@ -90,7 +91,7 @@ pub(crate) fn charges_of(
         RecordedCharge {
             key: keys.name_of(check),
             counter: RecordedCounter::of(limit, if is_last { combined } else { 0 }),
-            // A cost that passes fits: it is at most a capacity.
+            // A cost that passes is at most the capacity, so it fits in 32 bits.
             units: check.cost.min(u32::MAX.into()),
             attribute: hold.attributes().get(at).copied().flatten().map(Into::into),
         }
@@ -150,7 +151,7 @@ impl RecordedCharge {
         self.longest().is_some()
     }
 
-    /// Returns the longest time that a request may wait for it.
+    /// Returns the longest time that this charge may delay a request.
     pub(crate) fn longest_wait(&self) -> Micros {
         match self.counter {
             RecordedCounter::Bucket(bucket) if bucket.shape => {
@@ -243,7 +244,7 @@ impl RecordedCounter {
         }
     }
 
-    /// Returns the units of the quota; 0 for slots, which a settlement never adds to.
+    /// Returns the units of the quota; 0 for slots, because a settlement never takes more of them.
     pub(super) fn capacity(&self) -> u64 {
         match *self {
             Self::Bucket(RecordedBucket { capacity, .. })
@@ -443,7 +444,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is at the key, it is read or refused, and what is read can be settled.
+        /// Any value is either read or refused, and a value that is read can be settled without a
+        /// panic.
         #[test]
         fn any_bytes_are_read_without_a_panic(
             mut bytes in prop::collection::vec(any::<u8>(), 0..300),

@@ -226,17 +226,17 @@ impl Handler for RemoteHandler {
 
 const RELEASE: &str = "/v1/release";
 
-/// How long to wait for an answer that no request waits for.
+/// How long to wait for an answer after its request has gone.
 const LATE_ANSWER: Duration = Duration::from_secs(5);
 
 type Answer = Result<Response<Bytes>, CallError>;
 
-/// A call that decides a request.
+/// A call to the service that decides one request.
 ///
 /// If it is dropped before the answer has arrived, because the client is gone or the deadline has
 /// passed, the service may still have reserved units or taken slots. A task then waits for the
-/// answer and cancels the reservation or releases the hold. Otherwise its units would be missing
-/// until it expires.
+/// answer and cancels the reservation or releases the hold. Otherwise the units would stay charged
+/// until the hold expires. If `MAX_LATE_ANSWERS` tasks wait already, nothing is cancelled.
 pub(super) struct InFlight<'a> {
     handler: &'a RemoteHandler,
     /// `None` once it has ended.

@@ -25,7 +25,7 @@ const MAX_CHECKS: usize = 1_000;
 /// The field with the normal form of the path, for callers that have computed it.
 pub(super) const NORMAL_PATH: &str = "normal_path";
 
-/// The field of callers whose server routes without case.
+/// The field that callers set if their server ignores case in paths.
 const IGNORE_CASE: &str = "ignore_case";
 
 /// The names of the fields of a check.
@@ -94,9 +94,9 @@ pub(super) async fn batch(State(api): SharedState, request: Request) -> ApiResul
 /// The options in the query of a check.
 #[derive(Default)]
 struct StatusOptions {
-    /// Whether the status reports denials.
+    /// Whether a denial has an error status instead of 200.
     status: bool,
-    /// The status of denials because of a store failure.
+    /// The status of a denial that is due to a store failure.
     failed_closed: FailedClosedStatus,
 }
 
@@ -147,7 +147,8 @@ pub(super) struct CheckRequest<'a> {
     /// How long to hold the charge.
     hold: Option<HoldText<'a>>,
     peek: bool,
-    /// Whether the caller can wait, if it says so.
+    /// Whether the caller can wait. If unset, the decision may have a delay, but no reservation is
+    /// kept that could be cancelled.
     wait: Option<bool>,
 }
 

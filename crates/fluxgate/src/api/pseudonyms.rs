@@ -1,4 +1,4 @@
-//! Pseudonyms for values that must stay hidden. The same value has the same name while the
+//! Pseudonyms for values that must stay hidden. A value keeps its pseudonym for as long as the
 //! process runs.
 
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +13,7 @@ pub(super) struct Pseudonyms {
 }
 
 impl Pseudonyms {
-    /// Returns the names of this process.
+    /// Returns the pseudonyms of this process, which depend on a random secret.
     pub(super) fn of_process() -> &'static Self {
         static PROCESS: LazyLock<Pseudonyms> = LazyLock::new(|| {
             let random = || RandomState::new().hash_one(0).to_le_bytes();
@@ -30,17 +30,17 @@ impl Pseudonyms {
         hash.chain_update(value).finalize().into()
     }
 
-    /// Returns the name of a value.
-    pub(super) fn name(&self, value: &[u8]) -> String {
+    /// Returns the pseudonym of a value.
+    pub(super) fn of_value(&self, value: &[u8]) -> String {
         let hash = self.hash(value);
         let digits = hash.iter().take(6).map(|byte| format!("{byte:02x}"));
         format!("~{}", digits.collect::<String>())
     }
 
-    /// Returns the pseudonym of an address. It keeps the first 16 bits, or 32 of IPv6, so that
-    /// most rules that match networks still match it. IPv6 addresses with the same first
-    /// `ipv6_prefix` bits still count as one client.
-    pub(super) fn address(&self, address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    /// Returns the pseudonym of an address. It keeps the first 16 bits of an IPv4 address, or the
+    /// first 32 bits of an IPv6 address, so that most rules that match networks still match it.
+    /// IPv6 addresses with the same first `ipv6_prefix` bits still count as one client.
+    pub(super) fn of_address(&self, address: IpAddr, ipv6_prefix: u8) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V4(v4) => {
                 let [a, b, mut left, mut right] = v4.octets();
@@ -53,16 +53,16 @@ impl Pseudonyms {
             }
             IpAddr::V6(v6) => {
                 let bits = v6.to_bits();
-                let first = |count: u32| u128::MAX.checked_shl(128 - count).unwrap_or(0);
-                let kept = first(32);
-                let client = first(ipv6_prefix.into()) | kept;
+                let prefix_mask = |count: u32| u128::MAX.checked_shl(128 - count).unwrap_or(0);
+                let kept_mask = prefix_mask(32);
+                let client_mask = prefix_mask(ipv6_prefix.into()) | kept_mask;
                 let hash = |bits: u128| {
                     let hash = self.hash(&bits.to_be_bytes());
                     u128::from_be_bytes(std::array::from_fn(|index| hash[index]))
                 };
-                let network = hash(bits & client) & client & !kept;
-                let host = hash(bits) & !client;
-                IpAddr::V6(Ipv6Addr::from_bits(bits & kept | network | host))
+                let network = hash(bits & client_mask) & client_mask & !kept_mask;
+                let host = hash(bits) & !client_mask;
+                IpAddr::V6(Ipv6Addr::from_bits(bits & kept_mask | network | host))
             }
         }
     }
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn the_same_value_has_the_same_name() {
         let names = Pseudonyms::of_process();
-        assert_eq!(names.name(b"ann"), names.name(b"ann"));
-        assert_ne!(names.name(b"ann"), names.name(b"bob"));
-        let address = |text: &str| names.address(text.parse().unwrap(), 64);
+        assert_eq!(names.of_value(b"ann"), names.of_value(b"ann"));
+        assert_ne!(names.of_value(b"ann"), names.of_value(b"bob"));
+        let address = |text: &str| names.of_address(text.parse().unwrap(), 64);
         assert_eq!(address("203.0.113.9"), address("203.0.113.9"));
         assert_ne!(address("203.0.113.9"), address("203.0.113.10"));
         assert!(address("203.0.113.9").to_string().starts_with("203.0."));
@@ -91,12 +91,12 @@ mod tests {
         let all: std::collections::HashSet<_> = (0..=u16::MAX)
             .map(|low| {
                 let [c, d] = low.to_be_bytes();
-                names.address(IpAddr::from([203, 0, c, d]), 64)
+                names.of_address(IpAddr::from([203, 0, c, d]), 64)
             })
             .collect();
         assert_eq!(all.len(), 65_536);
         let client = |text: &str, prefix: u8| {
-            let IpAddr::V6(address) = names.address(text.parse().unwrap(), prefix) else {
+            let IpAddr::V6(address) = names.of_address(text.parse().unwrap(), prefix) else {
                 unreachable!("an IPv6 address")
             };
             address.to_bits() >> (128 - u32::from(prefix))

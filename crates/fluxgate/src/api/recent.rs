@@ -73,7 +73,7 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool)
         if is_named {
             ip
         } else {
-            names.address(ip, set.map_or(64, RuleSet::ipv6_prefix))
+            names.of_address(ip, set.map_or(64, RuleSet::ipv6_prefix))
         }
     });
     put("ip", ip.map(|ip| ip.to_string().into()));
@@ -81,14 +81,14 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool)
         if is_named {
             user.clone()
         } else {
-            names.name(user.as_bytes())
+            names.of_value(user.as_bytes())
         }
     });
     put("user", user.map(Value::from));
     let api_key = request
         .api_key
         .as_ref()
-        .map(|key| names.name(key.as_bytes()));
+        .map(|key| names.of_value(key.as_bytes()));
     put("api_key", api_key.map(Value::from));
     put("method", text(&request.method));
     let path = request.path.as_deref().map(|path| {
@@ -96,7 +96,7 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool)
         let is_key = set.is_none_or(|set| counts_by(set, &KeyPart::Path));
         match (is_named, hides && is_key) {
             (true, _) => path.to_owned(),
-            (false, true) => names.name(bare.as_bytes()),
+            (false, true) => names.of_value(bare.as_bytes()),
             (false, false) => bare.to_owned(),
         }
     });
@@ -111,7 +111,7 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool)
             let value = if is_named || set.is_some_and(is_shown) {
                 value.clone()
             } else {
-                names.name(value.as_bytes())
+                names.of_value(value.as_bytes())
             };
             (name.clone(), Value::from(value))
         });

@@ -76,7 +76,7 @@ pub(super) async fn top(State(api): SharedState, head: Parts) -> ApiResult {
     let entries = top.entries.iter().filter_map(|entry| {
         let (rule_set, rule) = names.get(&entry.rule)?;
         let identity = if api.admin.hides_identities {
-            Pseudonyms::of_process().name(&entry.identity)
+            Pseudonyms::of_process().of_value(&entry.identity)
         } else {
             entry.describe()
         };

@@ -32,13 +32,13 @@ pub struct Config {
     pub rules: Rules,
     /// How requests for an unknown rule set are decided.
     pub on_missing_rule_set: OnMissingRuleSet,
-    /// The options of limits that come with the call.
+    /// Options for limits that a call states itself (`/v1/consume`, `CL.THROTTLE`).
     pub call_limits: CallLimits,
     /// Access to the admin API.
     pub admin: Admin,
     /// Logs and traces.
     pub telemetry: Telemetry,
-    /// How the service ends.
+    /// How the service shuts down.
     pub shutdown: Shutdown,
 }
 
@@ -62,8 +62,8 @@ impl Config {
         self.listener_tls(listener).is_some()
     }
 
-    /// Returns the certificate of a listener, if it uses TLS. The gateway's may be in its own
-    /// section.
+    /// Returns the certificate of a listener, if it uses TLS. The gateway's may be in the section
+    /// `gateway` instead of `listen`.
     pub(crate) fn listener_tls(&self, listener: Listener) -> Option<&Tls> {
         let endpoint = self.listen.of(listener)?;
         let own_section = match listener {

@@ -1,4 +1,4 @@
-//! Where a filter reads identities and attributes.
+//! Where a filter reads identities and attributes from.
 
 use fluxgate_core::yaml::{Faults, Node, Position};
 use fluxgate_http::{Identity, Source, SourceList};
@@ -11,12 +11,12 @@ use super::tree;
 pub struct Sources {
     /// Each field that has a source: the user, the API key, then the attributes in the order of
     /// the file.
-    fields: Vec<SourceField>,
+    fields: Vec<FieldSources>,
 }
 
 /// A field of the request context, and its sources.
 #[derive(Clone, Debug)]
-pub struct SourceField {
+pub struct FieldSources {
     /// The field.
     pub field: Field,
     /// The sources, in order of precedence.
@@ -48,14 +48,14 @@ impl std::fmt::Display for Field {
 
 impl Sources {
     /// Returns every field that has a source.
-    pub fn fields(&self) -> &[SourceField] {
+    pub fn fields(&self) -> &[FieldSources] {
         &self.fields
     }
 
     /// Returns the sources of the user and the API key.
     pub fn identity(&self) -> Identity {
         let mut identity = Identity::default();
-        for SourceField { field, sources, .. } in &self.fields {
+        for FieldSources { field, sources, .. } in &self.fields {
             match field {
                 Field::User => identity.user = sources.clone(),
                 Field::ApiKey => identity.api_key = sources.clone(),
@@ -78,8 +78,8 @@ impl Sources {
         let Identity { user, api_key } = Identity::default();
         let mut fields = filter.section("identity", &["user", "api_key"], |section| {
             vec![
-                SourceField::read(section, "user", Field::User, user),
-                SourceField::read(section, "api_key", Field::ApiKey, api_key),
+                FieldSources::read(section, "user", Field::User, user),
+                FieldSources::read(section, "api_key", Field::ApiKey, api_key),
             ]
         });
         let attributes = filter.get("attributes");
@@ -91,7 +91,7 @@ impl Sources {
             let sources = read_sources(node, &what, filter.faults);
             if let (Some(name), Some(sources)) = (name, sources) {
                 shown.push((name, tree::one_or_list(&sources)));
-                fields.push(SourceField {
+                fields.push(FieldSources {
                     field: Field::Attribute(name.into()),
                     sources,
                     position: Some(node.position),
@@ -103,7 +103,7 @@ impl Sources {
     }
 }
 
-impl SourceField {
+impl FieldSources {
     fn read(
         section: &mut Section<'_, '_>,
         name: &'static str,

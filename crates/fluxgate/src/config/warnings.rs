@@ -11,7 +11,7 @@ use super::filters::Filter;
 use super::gateway::{Llm, Route};
 use super::jwt::JwtKeys;
 use super::rules::Rules;
-use super::sources::{Field, SourceField};
+use super::sources::{Field, FieldSources};
 
 /// Returns warnings about settings that are valid, but probably not intended.
 pub fn config_warnings(config: &Config) -> Vec<String> {
@@ -89,13 +89,13 @@ pub fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<String> {
 }
 
 /// Returns the first source that every client can set.
-fn client_controlled(field: &SourceField) -> Option<&Source> {
+fn client_controlled(field: &FieldSources) -> Option<&Source> {
     let mut sources = field.sources.iter();
     sources.find(|source| source.claim_name().is_none())
 }
 
 /// Returns whether the file names the source, or a rule counts by the field.
-fn is_used(filter: &Filter, field: &SourceField, rules: &RuleSets) -> bool {
+fn is_used(filter: &Filter, field: &FieldSources, rules: &RuleSets) -> bool {
     if field.position.is_some() {
         return true;
     }

@@ -1,5 +1,5 @@
 //! Rules as JSON. The tree keeps the order of fields and the text of numbers, so that stored rules
-//! read as they were written.
+//! are returned with the order and the numbers they were written with.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use fluxgate_core::yaml::{Fault, Node, Position, Value};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The depth to which rules are read.
+/// The maximum nesting depth.
 const MAX_DEPTH: usize = 64;
 
 /// Parses JSON. Text that is JSON but not YAML has no positions.
@@ -20,7 +20,7 @@ pub(crate) fn parse_json(text: &str) -> Result<Node, Fault> {
     Ok(Node::parse(text).unwrap_or(tree))
 }
 
-/// The position of values without one.
+/// The position of values whose place in the text is unknown.
 const NO_POSITION: Position = Position { line: 1, column: 1 };
 
 /// Returns a value without a position.
@@ -80,7 +80,7 @@ pub(crate) fn to_json(node: &Node) -> String {
     }
 }
 
-/// The fields of an object, duplicates included: `RuleSets::read` reports them.
+/// The fields of an object, including duplicates, which `RuleSets::read` reports.
 struct ObjectPairs<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for ObjectPairs<'a> {
@@ -141,7 +141,7 @@ mod tests {
         assert!(parse_json(&deep).is_err());
     }
 
-    /// Tabs, surrogates and control characters: good JSON, but hardly YAML.
+    /// Tabs, surrogates and control characters: valid JSON that YAML parsers may reject.
     #[test]
     fn json_that_is_no_yaml_is_read_all_the_same() {
         for text in [

@@ -89,7 +89,7 @@ fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<EtagList>, Probl
                 .strip_prefix('"')
                 .and_then(|tag| tag.strip_suffix('"'))
                 .ok_or_else(bad)?;
-            // `If-Match` needs strong comparison.
+            // `If-Match` compares strongly, so a weak ETag never matches.
             if !(weak && name == header::IF_MATCH) {
                 tags.push(tag.to_owned());
             }
