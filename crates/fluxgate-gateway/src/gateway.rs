@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fluxgate_http::server::DescriptorShare;
-use fluxgate_http::{TrustError, client_config};
+use fluxgate_http::{ClientCertificates, TrustError, client_config_with};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioTimer;
 
@@ -52,7 +52,9 @@ impl<E: Engine> Gateway<E> {
             forwarder: Forwarder {
                 timeouts,
                 connections: Arc::new(ConnectionLimit::new(&limits, descriptors)),
-                tls: needs_tls.then(client_config).transpose()?,
+                tls: needs_tls
+                    .then(|| client_config_with(ClientCertificates::default()))
+                    .transpose()?,
             },
         })
     }

@@ -21,6 +21,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `axum` | | `Problem` as an axum response |
+//! | `client` | | `Endpoint`: requests to other servers, also over TLS |
 //! | `jwt` | | `Jwt` and `Source::jwt`: claims of verified tokens |
 //! | `server` | | what HTTP listeners share: request ids, buffers, streams, descriptors |
 //! | `tls` | | rustls client configurations: trusted authorities and client certificates |
@@ -34,6 +35,8 @@ mod checked_headers;
 mod claims;
 mod client_ip;
 mod context;
+#[cfg(feature = "client")]
+mod endpoint;
 mod evaluation;
 mod filter;
 mod handler;
@@ -54,6 +57,8 @@ pub use alike_names::{are_alike, is_plain_name};
 pub use checked_headers::WITHHELD;
 pub use client_ip::{ClientIpSource, ClientIpSources, NetworkError, TrustedProxies, parse_network};
 pub use context::{ContextError, Identity};
+#[cfg(feature = "client")]
+pub use endpoint::{CallError, Endpoint, EndpointError};
 pub use evaluation::{Evaluation, FilterOutcome, IncomingRequest, PendingEvaluation, evaluate};
 pub use filter::{Filter, imitates_proxy_header};
 pub use handler::{Handler, HeaderNames};
@@ -69,6 +74,4 @@ pub use request_head::{BadRequest, RequestHead, check_method};
 pub use request_hold::{HeldUntilDropped, RequestHold};
 pub use source::{Source, SourceError, SourceList};
 #[cfg(feature = "tls")]
-pub use trust::{
-    ClientCertificates, TrustError, certificates_in, client_config, client_config_with,
-};
+pub use trust::{ClientCertificates, TrustError, certificates_in, client_config_with};

@@ -21,14 +21,8 @@ pub struct ClientCertificates<'a> {
     pub client: Option<(&'a [u8], &'a [u8])>,
 }
 
-/// Returns a client configuration that trusts the certificate authorities of the system, or of
-/// the file that `SSL_CERT_FILE` names.
-#[cfg(feature = "jwt")]
-pub fn client_config() -> Result<Arc<ClientConfig>, TrustError> {
-    client_config_with(ClientCertificates::default())
-}
-
-/// Returns a client configuration with its own certificates.
+/// Returns a client configuration. Without authorities of its own it trusts those of the system,
+/// or of the file that `SSL_CERT_FILE` names.
 pub fn client_config_with(
     certificates: ClientCertificates<'_>,
 ) -> Result<Arc<ClientConfig>, TrustError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::key_set::KeySet;
-use super::key_source::{Endpoint, JwtError, KeySource};
+use super::key_source::{JwtError, KeySource, endpoint};
 use super::token::Policy;
 use crate::source::Source;
 
@@ -80,7 +80,7 @@ impl Jwt {
     /// Certificates are verified by the authorities of the system, or of the file that the
     /// environment variable `SSL_CERT_FILE` names.
     pub fn from_jwks_url(address: &str) -> Result<Self, JwtError> {
-        Self::new(KeySource::Url(Endpoint::new(address)?))
+        Self::new(KeySource::Url(endpoint(address)?))
     }
 
     /// Verifies tokens that are signed with the secret in this file (HS256, HS384, HS512). A

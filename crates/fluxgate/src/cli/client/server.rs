@@ -2,25 +2,16 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fluxgate_core::regular_file;
-use fluxgate_http::{ClientCertificates, client_config_with};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Method, Request, Response, Uri};
+use fluxgate_http::{ClientCertificates, Endpoint, EndpointError};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ClientConfig;
-use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::cli::{Exit, Failure};
 
@@ -87,22 +78,31 @@ impl OptionalServer {
 }
 
 impl TlsArguments {
-    /// Reads the files.
-    fn config(&self) -> Result<Arc<ClientConfig>, Failure> {
-        let read = |flag: &str, path: Option<&PathBuf>| match path {
-            None => Ok(Vec::new()),
-            Some(path) => read_file(flag, path),
+    fn read(&self) -> Result<TlsFiles, Failure> {
+        let read = |flag: &str, path: &Option<PathBuf>| {
+            path.as_ref().map(|path| read_file(flag, path)).transpose()
         };
-        let [ca, cert, key] = [
-            read("--ca", self.ca.as_ref())?,
-            read("--cert", self.cert.as_ref())?,
-            read("--key", self.key.as_ref())?,
-        ];
-        let config = client_config_with(ClientCertificates {
-            ca: self.ca.is_some().then_some(&ca),
-            client: self.cert.is_some().then_some((&cert, &key)),
-        });
-        config.map_err(|error| Failure::new(Exit::NoInput, error))
+        Ok(TlsFiles {
+            ca: read("--ca", &self.ca)?,
+            cert: read("--cert", &self.cert)?,
+            key: read("--key", &self.key)?,
+        })
+    }
+}
+
+/// The content of the files that [`TlsArguments`] names.
+struct TlsFiles {
+    ca: Option<Vec<u8>>,
+    cert: Option<Vec<u8>>,
+    key: Option<Vec<u8>>,
+}
+
+impl TlsFiles {
+    fn certificates(&self) -> ClientCertificates<'_> {
+        ClientCertificates {
+            ca: self.ca.as_deref(),
+            client: self.cert.as_deref().zip(self.key.as_deref()),
+        }
     }
 }
 
@@ -121,9 +121,7 @@ fn read_file(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
 pub(crate) struct Server {
     /// The address as it was given.
     name: String,
-    authority: Authority,
-    /// The TLS configuration, if the service uses TLS.
-    tls: Option<Arc<ClientConfig>>,
+    endpoint: Endpoint,
     authorization: Option<HeaderValue>,
 }
 
@@ -135,13 +133,12 @@ impl ServerArguments {
             let message = format!("--server: {name:?} is not an address such as {DEFAULT_SERVER}");
             Failure::new(Exit::Data, message)
         };
-        let uri: Uri = name.parse().map_err(|_| invalid())?;
-        let authority = uri.authority().ok_or_else(invalid)?.clone();
-        let is_tls = uri.scheme() == Some(&Scheme::HTTPS);
-        let has_path = !matches!(uri.path(), "" | "/") || uri.query().is_some();
-        let is_known = is_tls || uri.scheme() == Some(&Scheme::HTTP);
-        if has_path || !is_known || authority.host().is_empty() || authority.as_str().contains('@')
-        {
+        let files = self.tls.read()?;
+        let endpoint = Endpoint::new(&name, files.certificates()).map_err(|error| match error {
+            EndpointError::Trust(error) => Failure::new(Exit::NoInput, error),
+            _ => invalid(),
+        })?;
+        if endpoint.path_and_query() != "/" {
             return Err(invalid());
         }
         let authorization = self.token_file.as_ref().map(|path| {
@@ -157,9 +154,8 @@ impl ServerArguments {
         });
         Ok(Server {
             authorization: authorization.transpose()?,
-            tls: is_tls.then(|| self.tls.config()).transpose()?,
+            endpoint,
             name,
-            authority,
         })
     }
 }
@@ -206,18 +202,9 @@ impl Server {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Response<Incoming>, Failure> {
-        let host = self.authority.host();
-        // `host` keeps the brackets of an IPv6 address.
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let default_port = if self.tls.is_some() { 443 } else { 80 };
-        let port = self.authority.port_u16().unwrap_or(default_port);
-        let stream = TcpStream::connect((host, port))
-            .await
-            .map_err(|error| self.broken(error))?;
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header(HOST, self.authority.as_str())
             .header(ACCEPT, "application/json");
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
@@ -228,18 +215,8 @@ impl Server {
         let request = request
             .body(Full::<Bytes>::from(body.unwrap_or_default()))
             .map_err(|error| self.broken(error))?;
-        let response = match &self.tls {
-            None => self.exchange(stream, request).await?,
-            Some(config) => {
-                let name =
-                    ServerName::try_from(host.to_owned()).map_err(|error| self.broken(error))?;
-                let stream = TlsConnector::from(Arc::clone(config))
-                    .connect(name, stream)
-                    .await
-                    .map_err(|error| self.broken(error))?;
-                self.exchange(stream, request).await?
-            }
-        };
+        let response = self.endpoint.send(request).await;
+        let response = response.map_err(|error| self.broken(error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -250,22 +227,6 @@ impl Server {
             .map(|body| body.to_bytes())
             .unwrap_or_default();
         Err(self.refused(status.as_u16(), &body))
-    }
-
-    async fn exchange<S>(
-        &self,
-        stream: S,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Failure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let connected = handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = connected.map_err(|error| self.broken(error))?;
-        // The task ends when the answer has been read or is dropped.
-        tokio::spawn(connection);
-        let response = sender.send_request(request).await;
-        response.map_err(|error| self.broken(error))
     }
 
     fn broken(&self, error: impl std::fmt::Display) -> Failure {
