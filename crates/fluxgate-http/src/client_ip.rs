@@ -18,7 +18,8 @@ pub enum ClientIpSource {
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
     Forwarded,
-    /// Another header in the form of `X-Forwarded-For`. The name is in lower case.
+    /// Another header in the form of `X-Forwarded-For`, such as `X-Real-IP`. The name must be in
+    /// lower case: [`ClientIpSource::header`] takes it in any case.
     Header(Box<str>),
 }
 

@@ -119,6 +119,11 @@ impl<'a, H: Handler> Evaluation<'a, H> {
         })
     }
 
+    /// Returns the context of the request.
+    pub fn context(&self) -> &RequestContext<'a> {
+        &self.context
+    }
+
     /// Evaluates the request, and waits if it must.
     pub async fn evaluate(self) -> FilterOutcome<H::Report> {
         let (filter, handler, rules) = (self.filter, self.handler, self.rules);

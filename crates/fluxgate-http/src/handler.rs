@@ -137,6 +137,13 @@ pub trait Handler: Send + Sync {
         &[]
     }
 
+    /// Returns whether these rules may count a request by the client's address. If so, the layer
+    /// warns of requests without one.
+    fn counts_addresses(&self, rules: &Self::Rules) -> bool {
+        let _ = rules;
+        true
+    }
+
     /// Decides a request and charges it if it is allowed. In [`Mode::TakeNow`] no rule delays
     /// it. If the handler must be awaited, returns the prepared decision for
     /// [`Handler::decide`] and charges nothing.
@@ -217,6 +224,10 @@ impl<S: Store + 'static> Handler for Limiter<S> {
 
     fn checked_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
         rules.as_ref().map_or(&[], |set| set.checked_header_names())
+    }
+
+    fn counts_addresses(&self, rules: &Self::Rules) -> bool {
+        rules.as_ref().is_some_and(|rules| rules.counts_addresses())
     }
 
     fn try_decide(

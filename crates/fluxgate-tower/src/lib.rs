@@ -26,11 +26,13 @@
 //!
 //! Each API key may send 50 requests at once and 10 a second after that. Requests without the
 //! header are limited by their address, which axum provides as `ConnectInfo`. Responses carry
-//! `RateLimit` headers. Without `on_denied`, a denied request gets a problem document.
+//! `RateLimit` headers. Without `on_denied`, a denied request gets a problem document. axum has the
+//! types of the crate `http`, such as `Response`, as `axum::http`.
 //!
 //! | to limit | use |
 //! |---|---|
 //! | by a header, an address or a function | [`RateLimitLayer::by_header`], [`by_peer_ip`](RateLimitLayer::by_peer_ip), [`by`](RateLimitLayer::by) |
+//! | by a key that requests must have | [`RateLimitLayer::require_key`] after `by_header` or `by` |
 //! | all requests together | [`RateLimitLayer::global`] |
 //! | by several rules | [`RateLimitLayer::by_rules`] |
 //! | by rules that change, or with Redis | [`RateLimitLayer::new`] with a [`Limiter`](fluxgate_core::Limiter) |

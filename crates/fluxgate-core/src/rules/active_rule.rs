@@ -146,6 +146,13 @@ impl ActiveRule {
         &self.key
     }
 
+    /// Returns whether it counts by the client's address, or does so for requests that lack a
+    /// part of its key.
+    pub(super) fn counts_addresses(&self) -> bool {
+        let falls_back = self.on_missing_key == OnMissingKey::Ip && !self.key.is_empty();
+        falls_back || self.key.contains(&KeyPart::Ip)
+    }
+
     /// Returns its bands, without those of its overrides; none if its
     /// [action](ActiveRule::action) decides.
     pub fn bands(&self) -> &[Band] {

@@ -175,6 +175,7 @@ impl RuleSetBuilder {
             header_names: header_names(&rules, false),
             checked_header_names: header_names(&rules, true),
             delays: rules.iter().any(ActiveRule::delays),
+            counts_addresses: rules.iter().any(ActiveRule::counts_addresses),
             has_actions: rules.iter().any(|rule| rule.action.decides()),
             matcher: Matcher::new(rules.iter().map(|rule| &rule.conditions), Arc::new(lists)),
             lower_matcher: OnceLock::new(),

@@ -175,6 +175,8 @@ pub struct RuleSet {
     pub(super) checked_header_names: Box<[Box<str>]>,
     /// Whether a rule may delay requests.
     pub(super) delays: bool,
+    /// Whether a rule may count by the client's address.
+    pub(super) counts_addresses: bool,
     /// Whether a rule decides by itself.
     pub(super) has_actions: bool,
     /// All rules, enabled or not, as they were written.
@@ -237,6 +239,12 @@ impl RuleSet {
     /// shaping queue.
     pub fn delays(&self) -> bool {
         self.delays
+    }
+
+    /// Returns whether an enabled rule counts by the client's address, or does so for requests
+    /// that lack a part of its key. Without an address, such requests all count as one identity.
+    pub fn counts_addresses(&self) -> bool {
+        self.counts_addresses
     }
 
     /// Returns the identity that a rule of this set counts in a request, encoded; `None` if a

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fluxgate_core::path::{PathSet, Pattern};
 use fluxgate_core::{
-    InvalidRules, KeyPart, Limiter, MemoryStore, PatternError, Quota, RequestContextBuilder, Rule,
-    RuleSet, Store,
+    InvalidRules, KeyPart, Limiter, MemoryStore, OnMissingKey, PatternError, Quota,
+    RequestContextBuilder, Rule, RuleSet, Store,
 };
 #[cfg(feature = "jwt")]
 use fluxgate_http::Jwt;
@@ -104,6 +104,8 @@ impl<H: Handler + Clone> RateLimitLayer<H> {
             filter: Filter::default(),
             customizers: CustomizerChain::default(),
             peer: PeerSource::default(),
+            key_rule: None,
+            requires_key: false,
             on_denied: None,
         }))
     }
@@ -377,10 +379,29 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// # }
     /// ```
     ///
-    /// The body is anything that becomes `Bytes`: a `String`, a `Vec<u8>`, a `&'static str`.
+    /// The body is anything that becomes `Bytes`: a `String`, a `Vec<u8>`, a `&'static str`. The
+    /// responses of axum's `IntoResponse` have another body, which cannot become `Bytes` at once.
+    /// For JSON, serialize the value and set the header:
+    ///
+    /// ```
+    /// # use fluxgate_core::Quota;
+    /// # use fluxgate_tower::RateLimitLayer;
+    /// use axum::http::{HeaderValue, Response, header::CONTENT_TYPE};
+    ///
+    /// let limits = RateLimitLayer::global(Quota::per_second(10)).on_denied(|_, denial| {
+    ///     let body = serde_json::json!({ "error": "slow down", "limit": denial.limit() });
+    ///     let mut response = Response::new(body.to_string());
+    ///     *response.status_mut() = denial.status();
+    ///     let json = HeaderValue::from_static("application/json");
+    ///     response.headers_mut().insert(CONTENT_TYPE, json);
+    ///     response
+    /// });
+    /// ```
+    ///
     /// The layer adds the limit headers that the response lacks, and sets `Content-Length`.
     /// gRPC requests, whose clients understand gRPC statuses only, and requests that are
-    /// rejected with 400 or 401 are answered as without this function.
+    /// rejected with 400, or with 401 because of their token, are answered as without this
+    /// function.
     pub fn on_denied<F, B>(mut self, respond: F) -> Self
     where
         F: Fn(&Parts, &Denial) -> Response<B> + Send + Sync + 'static,
@@ -453,18 +474,18 @@ impl RateLimitLayer<Limiter> {
     }
 
     /// Limits each value of a header by itself. Requests without the header are limited by
-    /// their address. A client can choose what it sends, so use a header that something
-    /// trustworthy sets or checks.
+    /// their address, unless the layer [requires](RateLimitLayer::require_key) it. A client can
+    /// choose what it sends, so use a header that something trustworthy sets or checks.
     ///
     /// # Panics
     /// If this cannot be the name of a header.
     pub fn by_header(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Self {
         let rule = Rule::new("per-header").key([KeyPart::Header(name.into())]);
-        Self::of_rule(rule, quotas)
+        Self::of_key(rule, quotas)
     }
 
     /// Limits each key that `find` returns by itself. Requests without a key are limited by
-    /// their address.
+    /// their address, unless the layer [requires](RateLimitLayer::require_key) one.
     ///
     /// ```
     /// use fluxgate_core::Quota;
@@ -480,15 +501,15 @@ impl RateLimitLayer<Limiter> {
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
         let rule = Rule::new("per-key").key([KeyPart::Attribute(KEY.into())]);
-        let layer = Self::of_rule(rule, quotas);
+        let layer = Self::of_key(rule, quotas);
         layer.customize(move |context, request| match find(request) {
             Some(key) => context.attribute(KEY, key),
             None => context,
         })
     }
 
-    /// Limits requests by these rules. The layer of this example answers requests without a
-    /// token with 401:
+    /// Limits requests by these rules. A rule can deny requests without a key; the layer of this
+    /// example answers them with 401 instead of 429:
     ///
     /// ```
     /// use fluxgate_core::{KeyPart, OnMissingKey, Quota, Rule};
@@ -534,10 +555,15 @@ impl RateLimitLayer<Limiter> {
     /// # }
     /// ```
     pub fn by_rules(rules: impl IntoIterator<Item = Rule>) -> Result<Self, InvalidRules> {
-        let set = RuleSet::builder(RULE_SET);
-        let set = rules.into_iter().fold(set, |set, rule| set.rule(rule));
-        let limiter = Limiter::new(set.build()?, MemoryStore::default());
-        Ok(Self::new(limiter).rule_set(RULE_SET))
+        Ok(Self::new(limiter_of(rules)?).rule_set(RULE_SET))
+    }
+
+    /// Creates a layer that [can require](RateLimitLayer::require_key) its key.
+    fn of_key(rule: Rule, quotas: impl IntoIterator<Item = Quota>) -> Self {
+        let rule = quotas.into_iter().fold(rule, Rule::band);
+        let mut layer = Self::of_rule(rule.clone(), []);
+        Arc::make_mut(&mut layer.settings).key_rule = Some(Box::new(rule));
+        layer
     }
 
     fn of_rule(rule: Rule, quotas: impl IntoIterator<Item = Quota>) -> Self {
@@ -545,4 +571,39 @@ impl RateLimitLayer<Limiter> {
         let layer = Self::by_rules([rule]);
         layer.unwrap_or_else(|invalid| panic!("{invalid}"))
     }
+}
+
+impl<K> RateLimitLayer<Limiter, K> {
+    /// Answers requests without a key with 401 instead of limiting them by their address. They
+    /// are not counted. A gRPC request gets the status 16 (UNAUTHENTICATED).
+    ///
+    /// ```
+    /// use fluxgate_core::Quota;
+    /// use fluxgate_tower::RateLimitLayer;
+    ///
+    /// let limits = RateLimitLayer::by_header("x-api-key", Quota::per_second(10)).require_key();
+    /// ```
+    ///
+    /// [`RateLimitLayer::on_denied`] may answer them in another way, for example to add
+    /// `WWW-Authenticate`: their [`Denial`](crate::Denial) has a
+    /// [missing key](crate::Denial::missing_key) and the status 401.
+    ///
+    /// # Panics
+    /// If neither [`RateLimitLayer::by`] nor [`RateLimitLayer::by_header`] created the layer. In
+    /// rules, use [`OnMissingKey::Deny`].
+    pub fn require_key(mut self) -> Self {
+        let settings = Arc::make_mut(&mut self.settings);
+        let rule = settings.key_rule.as_deref().cloned();
+        let rule = rule.expect("`require_key` is for layers of `by` and `by_header`");
+        settings.handler = limiter_of([rule.on_missing_key(OnMissingKey::Deny)])
+            .unwrap_or_else(|invalid| panic!("{invalid}"));
+        settings.requires_key = true;
+        self
+    }
+}
+
+fn limiter_of(rules: impl IntoIterator<Item = Rule>) -> Result<Limiter, InvalidRules> {
+    let set = RuleSet::builder(RULE_SET);
+    let set = rules.into_iter().fold(set, |set, rule| set.rule(rule));
+    Ok(Limiter::new(set.build()?, MemoryStore::default()))
 }

@@ -22,6 +22,8 @@ const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 const UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
 
+const MISSING_KEY: &str = "the request lacks the key that it is limited by";
+
 /// Why a request is not forwarded.
 #[derive(Clone, Debug)]
 pub(super) enum Rejection<R> {
@@ -35,6 +37,8 @@ pub(super) enum Rejection<R> {
 pub(super) struct RejectionFormat {
     pub(super) families: HeaderFamilies,
     pub(super) failed_closed: FailedClosedStatus,
+    /// Whether a request without a part of its key is answered with 401.
+    pub(super) requires_key: bool,
     pub(super) on_denied: Option<DenialHandler>,
 }
 
@@ -58,6 +62,9 @@ impl RejectionFormat {
         let mut response = match rejection {
             Rejection::BadRequest(bad) => Problem::from(*bad).response(),
             Rejection::InvalidToken => Problem::invalid_token().response(),
+            Rejection::Denied(report) if self.is_unauthorized(report) => {
+                Problem::new(StatusCode::UNAUTHORIZED, MISSING_KEY).response()
+            }
             Rejection::Denied(report) => {
                 let mut body = Vec::new();
                 let status = write_denial(report, self.failed_closed, &mut body);
@@ -82,7 +89,12 @@ impl RejectionFormat {
         rejection: &Rejection<impl Report>,
     ) -> Response<Bytes> {
         let mut headers = self.limit_headers(rejection);
-        let (code, message) = grpc_status(rejection, self.failed_closed);
+        let (code, message) = match rejection {
+            Rejection::Denied(report) if self.is_unauthorized(report) => {
+                (UNAUTHENTICATED, HeaderValue::from_static(MISSING_KEY))
+            }
+            _ => grpc_status(rejection, self.failed_closed),
+        };
         headers.insert(CONTENT_TYPE, content_type);
         headers.insert(GRPC_STATUS, code);
         headers.insert(GRPC_MESSAGE, message);
@@ -97,7 +109,11 @@ impl RejectionFormat {
         request: &Parts,
         report: &impl Report,
     ) -> Response<Bytes> {
-        let status = self.failed_closed.status_for(report);
+        let status = if self.is_unauthorized(report) {
+            StatusCode::UNAUTHORIZED
+        } else {
+            self.failed_closed.status_for(report)
+        };
         let mut response = handler.respond(request, &Denial::new(report, status));
         let length = response.body().len();
         let has_content = response.status() != StatusCode::NO_CONTENT;
@@ -107,6 +123,15 @@ impl RejectionFormat {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         response
+    }
+
+    /// Returns whether a request is denied because it lacks its key, which this layer requires.
+    fn is_unauthorized(&self, report: &impl Report) -> bool {
+        let mut lacks_key = false;
+        if self.requires_key {
+            report.for_each_violated(|_, band| lacks_key |= band == Band::MISSING_KEY);
+        }
+        lacks_key
     }
 
     fn limit_headers(&self, rejection: &Rejection<impl Report>) -> HeaderMap {
@@ -208,8 +233,9 @@ impl Denial {
     }
 
     /// Returns the status that the layer itself would answer with: 429, 503 if the limiter
-    /// failed closed ([`FailedClosedStatus`](crate::FailedClosedStatus)), or that of the rule that
-    /// forbids the request.
+    /// failed closed ([`FailedClosedStatus`](crate::FailedClosedStatus)), 401 if the request lacks
+    /// a key that the layer [requires](crate::RateLimitLayer::require_key), or that of the rule
+    /// that forbids the request.
     pub fn status(&self) -> StatusCode {
         self.status
     }

@@ -5,10 +5,11 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use fluxgate_core::RequestContextBuilder;
 use fluxgate_core::path::RequestPath;
+use fluxgate_core::{RequestContextBuilder, Rule};
 use fluxgate_http::{
     Evaluation, Filter, FilterOutcome, Handler, HeaderNames, HeaderValues, IncomingRequest, Report,
     RequestHold, is_plain_name,
@@ -36,6 +37,10 @@ pub(super) struct Settings<H> {
     pub(super) filter: Filter,
     pub(super) customizers: CustomizerChain,
     pub(super) peer: PeerSource,
+    /// The rule of a layer that limits by one key.
+    pub(super) key_rule: Option<Box<Rule>>,
+    /// Whether a request without a part of its key is answered with 401.
+    pub(super) requires_key: bool,
     /// Responds to denied requests in place of the layer.
     pub(super) on_denied: Option<DenialHandler>,
 }
@@ -45,6 +50,7 @@ impl<H> Settings<H> {
         RejectionFormat {
             families: self.filter.families(),
             failed_closed: self.filter.failed_closed(),
+            requires_key: self.requires_key,
             on_denied: self.on_denied.clone(),
         }
     }
@@ -204,6 +210,9 @@ where
         Ok(evaluation) => evaluation,
         Err(error) => return FirstOutcome::now(filter, handler, error.into()),
     };
+    if evaluation.context().ip().is_none() && handler.counts_addresses(&rules) {
+        peer.warn_of_no_address();
+    }
     let pointer = || SharedHandler(Arc::clone(settings));
     let pending = match evaluation.try_evaluate(pointer) {
         Ok(outcome) => return FirstOutcome::now(filter, handler, outcome),
@@ -281,17 +290,35 @@ type FindPeer = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
 
 /// How the layer finds the peer of a request: by a function, or in the request's extensions.
 #[derive(Clone, Default)]
-pub(super) struct PeerSource(Option<Arc<FindPeer>>);
+pub(super) struct PeerSource {
+    find: Option<Arc<FindPeer>>,
+    has_warned: Arc<AtomicBool>,
+}
 
 impl PeerSource {
     pub(super) fn new(find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(find)))
+        Self {
+            find: Some(Arc::new(find)),
+            has_warned: Arc::default(),
+        }
     }
 
     pub(super) fn peer_ip(&self, request: &Parts) -> Option<IpAddr> {
-        match &self.0 {
+        match &self.find {
             Some(find) => find(request),
             None => peer_in_extensions(request),
+        }
+    }
+
+    /// Warns, once, that a request has no address although rules count by it.
+    fn warn_of_no_address(&self) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "no address of the client: all requests that are limited by address count as one \
+                 client; with axum, enable the feature `axum` of fluxgate-tower and serve with \
+                 `into_make_service_with_connect_info::<SocketAddr>()`, otherwise insert a \
+                 `PeerAddr` into the extensions of requests or set `RateLimitLayer::peer`"
+            );
         }
     }
 }
@@ -312,7 +339,7 @@ fn peer_in_extensions(request: &Parts) -> Option<IpAddr> {
 
 impl fmt::Debug for PeerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
+        f.write_str(match self.find {
             Some(_) => "PeerSource(function)",
             None => "PeerSource(extensions)",
         })

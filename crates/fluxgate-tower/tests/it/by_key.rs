@@ -5,8 +5,11 @@ use axum::body::Body;
 use axum::routing::get;
 use fluxgate_core::{KeyPart, Limiter, OnMissingKey, Quota, Rule};
 use fluxgate_tower::{PeerAddr, RateLimitLayer};
-use http::{Request, Response, StatusCode};
-use tower::ServiceExt;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
+use tower::{Layer, ServiceExt};
+
+use crate::support::{Events, Inner, Warnings, get as get_request, send};
 
 /// Returns the status of a request with these headers from this address.
 async fn ask(app: &Router, headers: &[(&str, &str)], peer: &str) -> u16 {
@@ -109,6 +112,96 @@ async fn a_request_without_a_key_can_be_answered_by_itself() {
     assert_eq!(ask(&app, &token, "10.0.0.1").await, 200);
     assert_eq!(ask(&app, &token, "10.0.0.1").await, 429);
     assert_eq!(ask(&app, &[], "10.0.0.1").await, 401);
+}
+
+#[tokio::test]
+async fn a_layer_can_require_its_key() {
+    let by_header = || RateLimitLayer::by_header("x-api-key", Quota::per_hour(1)).require_key();
+    let find = |request: &http::request::Parts| {
+        let key = request.headers.get("x-api-key")?.to_str().ok()?;
+        Some(key.to_owned())
+    };
+    for layer in [
+        by_header(),
+        RateLimitLayer::by(find, Quota::per_hour(1)).require_key(),
+    ] {
+        let app = app(layer);
+        let key = [("x-api-key", "1")];
+        assert_eq!(ask(&app, &key, "10.0.0.1").await, 200);
+        assert_eq!(ask(&app, &key, "10.0.0.2").await, 429);
+        for _ in 0..3 {
+            assert_eq!(ask(&app, &[], "10.0.0.1").await, 401);
+            assert_eq!(ask(&app, &[("x-api-key", "")], "10.0.0.1").await, 401);
+        }
+    }
+
+    let service = by_header().layer(Inner::new(&Events::default()));
+    let got = send(&service, get_request("/x")).await;
+    let headers = [got.header("content-type"), got.header("retry-after")];
+    assert_eq!(headers, [Some("application/problem+json"), None]);
+    assert_eq!(
+        got.body,
+        r#"{"type":"about:blank","title":"Unauthorized","status":401,"detail":"the request lacks the key that it is limited by"}"#
+    );
+    let mut grpc = get_request("/x");
+    let content_type = HeaderValue::from_static("application/grpc");
+    grpc.headers_mut().insert(CONTENT_TYPE, content_type);
+    let got = send(&service, grpc).await;
+    assert_eq!((got.status, got.header("grpc-status")), (200, Some("16")));
+
+    let own = by_header().on_denied(|_, denial| {
+        let mut response = Response::new(format!("{}", denial.missing_key()));
+        *response.status_mut() = denial.status();
+        response
+    });
+    let got = send(
+        &own.layer(Inner::new(&Events::default())),
+        get_request("/x"),
+    )
+    .await;
+    assert_eq!((got.status, &*got.body), (401, "true"));
+}
+
+#[test]
+#[should_panic(expected = "`require_key` is for layers of `by` and `by_header`")]
+fn an_address_cannot_be_required() {
+    let _ = RateLimitLayer::by_peer_ip(Quota::per_hour(1)).require_key();
+}
+
+#[tokio::test]
+async fn a_client_without_an_address_is_logged_once_if_it_counts() {
+    let warnings = Events::default();
+    let _guard = tracing::subscriber::set_default(Warnings(warnings.clone()));
+    let quota = Quota::per_hour(100);
+    let user = |on_missing| {
+        let rule = Rule::new("per-user").per_user().on_missing_key(on_missing);
+        RateLimitLayer::by_rules([rule.band(quota)]).unwrap()
+    };
+    let own_address = RateLimitLayer::by_peer_ip(quota)
+        .customize(|context, _| context.ip(std::net::Ipv4Addr::LOCALHOST));
+    let known_peer =
+        RateLimitLayer::by_peer_ip(quota).peer(|_| Some(std::net::Ipv4Addr::LOCALHOST.into()));
+    for (layer, count) in [
+        (RateLimitLayer::by_peer_ip(quota), 1),
+        (RateLimitLayer::by_header("x-api-key", quota), 1),
+        (user(OnMissingKey::Ip), 1),
+        (user(OnMissingKey::Anonymous), 0),
+        (RateLimitLayer::global(quota), 0),
+        (own_address, 0),
+        (known_peer, 0),
+    ] {
+        let service = layer.layer(Inner::new(&Events::default()));
+        for _ in 0..3 {
+            assert_eq!(send(&service, get_request("/x")).await.status, 200);
+        }
+        // Another service of the same layer.
+        let another = layer.clone().layer(Inner::new(&Events::default()));
+        assert_eq!(send(&another, get_request("/x")).await.status, 200);
+        let warnings = warnings.take();
+        assert_eq!(warnings.len(), count, "{warnings:?}");
+        let start = "no address of the client: ";
+        assert!(warnings.iter().all(|warning| warning.starts_with(start)));
+    }
 }
 
 #[test]
