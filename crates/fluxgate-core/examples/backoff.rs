@@ -31,12 +31,14 @@ fn back_off(limiter: &DirectLimiter) -> Result<Duration, Denied> {
     loop {
         match limiter.check() {
             Ok(_) => return Ok(waited),
-            Err(denied) if waited + denied.retry_after > MAX_WAIT => return Err(denied),
-            // Not a guess: unless another caller takes it, the unit is there then.
-            Err(denied) => {
-                sleep(denied.retry_after);
-                waited += denied.retry_after;
-            }
+            Err(denied) => match denied.retry_after {
+                // Not a guess: unless another caller takes it, the unit is there then.
+                Some(wait) if waited + wait <= MAX_WAIT => {
+                    sleep(wait);
+                    waited += wait;
+                }
+                _ => return Err(denied),
+            },
         }
     }
 }

@@ -292,7 +292,7 @@
 //!
 //! assert!(limiter.check("ann").is_ok());
 //! let denied = limiter.check("ann").unwrap_err();
-//! assert_eq!(denied.retry_after, Duration::from_secs(60));
+//! assert_eq!(denied.retry_after, Some(Duration::from_secs(60)));
 //! clock.advance(Duration::from_secs(59));
 //! assert!(limiter.check("ann").is_err());
 //! clock.advance(Duration::from_secs(1));

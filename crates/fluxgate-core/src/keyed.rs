@@ -12,7 +12,7 @@ use crate::memory::{KeyHandle, MemoryStore, Retention};
 use crate::quota::Quota;
 use crate::reservation::Reservation;
 use crate::store::{Checks, Group, LocalStore, Verdicts, WaitPermit};
-use crate::time::Retry;
+use crate::time::Micros;
 
 /// Limits each key by itself, in this process.
 ///
@@ -23,7 +23,7 @@ use crate::time::Retry;
 /// assert!(limiter.check("ann").is_ok());
 /// assert!(limiter.check("ann").is_ok());
 /// let denied = limiter.check("ann").unwrap_err();
-/// assert!(denied.retry_after.as_millis() <= 100);
+/// assert!(denied.retry_after.unwrap().as_millis() <= 100);
 /// assert!(limiter.check("bob").is_ok());
 /// ```
 ///
@@ -82,13 +82,13 @@ impl<C: Clock> KeyedLimiter<C> {
         self.check_n(key, 1)
     }
 
-    /// Takes `units` together, if there are as many.
+    /// Takes `units` together, if there are as many. No units are always there: 0 succeeds.
     #[inline]
     pub fn check_n<K: Hash + ?Sized>(&self, key: &K, units: u32) -> Result<Permit, Denied> {
         let Inner { bands, store } = &*self.0;
         let key = KeyBytes::of(key);
         match &**bands {
-            [band] => conclude_one(store.take(&key.0, band, units.into()).taken()),
+            [band] => conclude_one(&store.take(&key.0, band, units.into())),
             _ => self.decide(&key, units, Mode::Take),
         }
     }
@@ -187,8 +187,7 @@ impl<C: Clock> KeyedLimiter<C> {
         loop {
             match self.reserve_n(key, units, Duration::MAX) {
                 Ok(reservation) => return Ok(reservation.wait().await),
-                Err(denied) if denied.is_final() => return Err(denied),
-                Err(denied) => tokio::time::sleep(denied.retry_after).await,
+                Err(denied) => denied.sleep().await?,
             }
         }
     }
@@ -222,73 +221,112 @@ impl<C: Clock> KeyedLimiter<C> {
 
 /// A call that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Permit {
     /// The units left in the quota that has the fewest; `u32::MAX` if the store failed and
     /// they are not known.
     pub remaining: u32,
+    /// The time until all quotas are full again; zero if the store failed and it is not known.
+    pub reset_after: Duration,
 }
 
 /// A call that did not pass. Nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the limit is exceeded; {}", self.advice())]
+#[error("{}", self.message())]
 #[non_exhaustive]
 pub struct Denied {
-    /// The time until the call would pass, if no other takes the units; [`Duration::MAX`] if
-    /// it never would, because it is for more units than the quota ever has.
-    pub retry_after: Duration,
+    /// The time until the call would pass, if no other takes the units; `None` if it never
+    /// would, because it is for more units than the quota ever has.
+    pub retry_after: Option<Duration>,
+    /// The units left in the quota that has the fewest; 0 if the store failed and they are not
+    /// known.
+    pub remaining: u32,
+    failed_closed: bool,
+}
+
+impl Permit {
+    /// Creates the permit of a call that passes because the store failed.
+    pub(crate) fn failed_open() -> Self {
+        Self {
+            remaining: u32::MAX,
+            reset_after: Duration::ZERO,
+        }
+    }
 }
 
 impl Denied {
     /// Returns whether waiting would not help.
     pub fn is_final(&self) -> bool {
-        self.retry_after == Duration::MAX
+        self.retry_after.is_none()
     }
 
-    #[inline(always)]
-    fn until(retry: Retry) -> Self {
-        let wait = retry.after();
-        let retry_after = wait.map_or(Duration::MAX, |wait| wait.as_duration());
-        Self { retry_after }
+    /// Returns whether the call was denied because the store failed and
+    /// [`OnError::Deny`](crate::OnError::Deny) decides. Such a denial says nothing about the
+    /// quota.
+    pub fn failed_closed(&self) -> bool {
+        self.failed_closed
     }
 
-    fn advice(&self) -> String {
-        if self.is_final() {
-            "it never has that many units".into()
+    /// Creates the denial of a call because the store failed.
+    pub(crate) fn by_failed_store(retry_after: Option<Duration>) -> Self {
+        Self {
+            retry_after,
+            remaining: 0,
+            failed_closed: true,
+        }
+    }
+
+    /// Waits until the call may pass.
+    ///
+    /// # Errors
+    /// If waiting does not help.
+    #[cfg(feature = "tokio")]
+    pub(crate) async fn sleep(self) -> Result<(), Self> {
+        tokio::time::sleep(self.retry_after.ok_or(self)?).await;
+        Ok(())
+    }
+
+    fn message(&self) -> String {
+        let reason = if self.failed_closed {
+            "the store failed, so the call is denied"
         } else {
-            format!("retry after {:?}", self.retry_after)
+            "the limit is exceeded"
+        };
+        match self.retry_after {
+            Some(wait) => format!("{reason}; retry after {wait:?}"),
+            None => format!("{reason}; it never has that many units"),
         }
     }
 }
 
-/// Concludes from what the only quota has left, or from the wait for it.
+/// Concludes from the verdict of the only quota.
 #[inline(always)]
-fn conclude_one(taken: Result<u32, Retry>) -> Result<Permit, Denied> {
-    match taken {
-        Ok(remaining) => Ok(Permit { remaining }),
-        Err(retry) => Err(Denied::until(retry)),
+fn conclude_one(verdict: &Verdict) -> Result<Permit, Denied> {
+    if verdict.passes() {
+        return Ok(Permit {
+            remaining: verdict.remaining,
+            reset_after: verdict.reset_after.as_duration(),
+        });
     }
+    Err(Denied {
+        retry_after: verdict.retry_after.after().map(Micros::as_duration),
+        remaining: verdict.remaining,
+        failed_closed: false,
+    })
 }
 
 /// Combines the verdicts of all quotas.
 pub(crate) fn conclude(verdicts: &[Verdict]) -> Result<Permit, Denied> {
-    let mut remaining = u32::MAX;
-    let mut denied: Option<Denied> = None;
-    for verdict in verdicts {
-        remaining = remaining.min(verdict.remaining);
-        if !verdict.passes() {
-            let Denied { retry_after } = Denied::until(verdict.retry_after);
-            let before = denied.map_or(Duration::ZERO, |before| before.retry_after);
-            denied = Some(Denied {
-                retry_after: retry_after.max(before),
-            });
-        }
-    }
-    match denied {
-        Some(denied) => Err(denied),
-        None => Ok(Permit { remaining }),
-    }
+    let combined = verdicts.iter().copied().reduce(|one, other| Verdict {
+        remaining: one.remaining.min(other.remaining),
+        retry_after: one.retry_after.max(other.retry_after),
+        reset_after: one.reset_after.max(other.reset_after),
+        ..one
+    });
+    combined.map_or_else(
+        || Ok(Permit::failed_open()),
+        |verdict| conclude_one(&verdict),
+    )
 }
 
 /// Returns a band for each quota, with its position as its id.
@@ -383,7 +421,7 @@ impl<C: Clock> DirectLimiter<C> {
         self.check_n(1)
     }
 
-    /// Takes `units` together, if there are as many.
+    /// Takes `units` together, if there are as many. No units are always there: 0 succeeds.
     #[inline]
     pub fn check_n(&self, units: u32) -> Result<Permit, Denied> {
         match &self.single {

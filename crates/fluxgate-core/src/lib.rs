@@ -6,7 +6,7 @@
 //! let limiter = KeyedLimiter::new(Quota::per_second(10).burst(50));
 //! match limiter.check("ann") {
 //!     Ok(permit) => println!("go on, {} left", permit.remaining),
-//!     Err(denied) => println!("retry after {:?}", denied.retry_after),
+//!     Err(denied) => println!("{denied}"), // the limit is exceeded; retry after 100ms
 //! }
 //! ```
 //!

@@ -517,7 +517,10 @@ impl<S: Store> Limiter<S> {
         verdicts: Result<Verdicts, StoreError>,
     ) -> Decision {
         match verdicts {
-            Ok(verdicts) => Decision::combine(plan, &verdicts),
+            Ok(verdicts) => {
+                self.0.fallback.store_answered();
+                Decision::combine(plan, &verdicts)
+            }
             Err(error) => match self.fall_back(set.on_error(), checks, &error) {
                 FallbackDecision::Fixed(decision) => decision,
                 FallbackDecision::Local(verdicts) => {
@@ -564,6 +567,7 @@ impl<S: Store> Limiter<S> {
     ) -> FallbackDecision {
         let decides = checks.mode().takes().then_some(on_error);
         self.observe(|observer| observer.store_failed(error, decides));
+        self.0.fallback.log_failure(error, on_error);
         self.0.fallback.decide(on_error, checks)
     }
 
@@ -572,7 +576,9 @@ impl<S: Store> Limiter<S> {
         if checks.list().is_empty() || self.0.store.try_decide(checks, &mut verdicts) {
             return Ok(verdicts);
         }
-        self.0.store.decide(checks).await
+        let verdicts = self.0.store.decide(checks).await?;
+        self.0.fallback.store_answered();
+        Ok(verdicts)
     }
 
     fn known_set(&self, name: &str) -> Result<ActiveRuleSet, LimiterError> {

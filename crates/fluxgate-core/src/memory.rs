@@ -29,7 +29,7 @@ use crate::store::{
     self, Checks, Counters as _, Group, KeptReservation, LocalStore, ReservedCharge, Store,
     StoreError, Verdicts,
 };
-use crate::time::{Micros, Retry, Timestamp};
+use crate::time::{Micros, Timestamp};
 use entry::Key;
 pub(crate) use handle::KeyHandle;
 use holds::Holds;
@@ -153,14 +153,14 @@ impl<C: Clock> MemoryStore<C> {
         KeyHandle::new(&self.table, key, band)
     }
 
-    /// Takes `cost` units like [`MemoryStore::take`], by a handle of this store. Passes to
-    /// `then` the units left, or the time until there are as many.
+    /// Takes `cost` units like [`MemoryStore::take`], by a handle of this store. Passes
+    /// the verdict to `then`.
     #[inline(always)]
     pub(crate) fn take_by<R>(
         &self,
         handle: &KeyHandle,
         cost: u64,
-        then: impl Fn(Result<u32, Retry>) -> R,
+        then: impl Fn(&Verdict) -> R,
     ) -> R {
         handle.take(&self.table, &self.clock, cost, then)
     }

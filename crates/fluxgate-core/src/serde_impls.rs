@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
 use crate::decision::Decision;
-use crate::keyed::Denied;
+use crate::keyed::{Denied, Permit};
 use crate::rules::RuleSets;
 use crate::time::{Micros, Retry};
 use crate::yaml::{Node, Position, Value};
@@ -40,12 +40,27 @@ impl Serialize for Decision {
     }
 }
 
+/// Milliseconds are rounded up.
+impl Serialize for Permit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let reset = Micros::from(self.reset_after).ceil_millis();
+        let mut fields = serializer.serialize_struct("Permit", 2)?;
+        fields.serialize_field("remaining", &self.remaining)?;
+        fields.serialize_field("reset_after_ms", &reset)?;
+        fields.end()
+    }
+}
+
 /// `retry_after_ms` is null if waiting does not help.
 impl Serialize for Denied {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let millis = (!self.is_final()).then(|| Micros::from(self.retry_after).ceil_millis());
-        let mut fields = serializer.serialize_struct("Denied", 1)?;
-        fields.serialize_field("retry_after_ms", &millis)?;
+        let wait = self
+            .retry_after
+            .map(|wait| Micros::from(wait).ceil_millis());
+        let mut fields = serializer.serialize_struct("Denied", 3)?;
+        fields.serialize_field("retry_after_ms", &wait)?;
+        fields.serialize_field("remaining", &self.remaining)?;
+        fields.serialize_field("failed_closed", &self.failed_closed())?;
         fields.end()
     }
 }

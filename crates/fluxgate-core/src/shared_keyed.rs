@@ -8,6 +8,7 @@ use crate::algorithm::{Charged, Mode};
 use crate::band::Band;
 use crate::keyed::{Denied, Permit, bands_of, conclude};
 use crate::limiter::{FallbackDecision, Limiter};
+use crate::observer::Observer;
 use crate::quota::Quota;
 use crate::reservation::Reservation;
 use crate::rules::{OnError, RuleSets};
@@ -34,7 +35,7 @@ use crate::task;
 /// A key is a text or bytes, because other processes must find it under the same name: for
 /// several parts, join them with a separator that none of them contains. Limiters with the
 /// same name on the same store share their counters, also if their quotas differ while a new
-/// release rolls out. Clones share everything.
+/// release rolls out. Each quota may have its own algorithm. Clones share everything.
 #[derive(Debug)]
 pub struct SharedKeyedLimiter<S> {
     limiter: Limiter<S>,
@@ -70,9 +71,37 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
     }
 
     /// Sets what happens if the store fails; [`OnError::Local`] by default: this process
-    /// limits by itself until the store is back.
+    /// limits by itself until the store is back. With the feature `tracing`, an outage is logged
+    /// once, at the level `WARN`. A call that [`OnError::Deny`] denies has
+    /// [failed closed](Denied::failed_closed).
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
+        self
+    }
+
+    /// Adds an observer, which receives the failures of the store. Calls without rules are not
+    /// decisions, so it receives none.
+    ///
+    /// ```
+    /// use fluxgate_core::{MemoryStore, Observer, OnError, Quota, SharedKeyedLimiter, StoreError};
+    ///
+    /// #[derive(Debug)]
+    /// struct Alarm;
+    ///
+    /// impl Observer for Alarm {
+    ///     fn store_failed(&self, error: &StoreError, _: Option<OnError>) {
+    ///         eprintln!("{error}");
+    ///     }
+    /// }
+    ///
+    /// let store = MemoryStore::default();
+    /// let logins = SharedKeyedLimiter::new("logins", Quota::per_minute(5), store).observer(Alarm);
+    /// ```
+    ///
+    /// # Panics
+    /// If the limiter has been cloned.
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.limiter = self.limiter.with_observer(observer);
         self
     }
 
@@ -81,7 +110,7 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
         self.check_n(key, 1).await
     }
 
-    /// Takes `units` together, if there are as many.
+    /// Takes `units` together, if there are as many. No units are always there: 0 succeeds.
     pub async fn check_n(&self, key: impl AsRef<[u8]>, units: u32) -> Result<Permit, Denied> {
         self.decide(key.as_ref(), units, Mode::Take).await
     }
@@ -190,8 +219,7 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
         loop {
             match self.reserve_n(&key, units, Duration::MAX).await {
                 Ok(reservation) => return Ok(reservation.wait().await),
-                Err(denied) if denied.is_final() => return Err(denied),
-                Err(denied) => tokio::time::sleep(denied.retry_after).await,
+                Err(denied) => denied.sleep().await?,
             }
         }
     }
@@ -223,12 +251,9 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
 fn permit(verdicts: Result<Verdicts, FallbackDecision>) -> Result<Permit, Denied> {
     match verdicts {
         Ok(verdicts) | Err(FallbackDecision::Local(verdicts)) => conclude(&verdicts),
-        // Without the store, the units left are unknown.
-        Err(FallbackDecision::Fixed(decision)) if decision.allowed() => Ok(Permit {
-            remaining: u32::MAX,
-        }),
-        Err(FallbackDecision::Fixed(decision)) => Err(Denied {
-            retry_after: decision.retry_after().unwrap_or(Duration::MAX),
-        }),
+        Err(FallbackDecision::Fixed(decision)) if decision.allowed() => Ok(Permit::failed_open()),
+        Err(FallbackDecision::Fixed(decision)) => {
+            Err(Denied::by_failed_store(decision.retry_after()))
+        }
     }
 }

@@ -10,7 +10,7 @@
 //!     let logins = SharedKeyedLimiter::new("logins", Quota::per_minute(5), store);
 //!     match logins.check("ann").await {
 //!         Ok(permit) => println!("go on, {} left", permit.remaining),
-//!         Err(denied) => println!("retry after {:?}", denied.retry_after),
+//!         Err(denied) => println!("{denied}"), // the limit is exceeded; retry after 100ms
 //!     }
 //!     Ok(())
 //! }

@@ -52,7 +52,7 @@ fn limit(limiter: &KeyedLimiter, call: Request<()>) -> Result<Request<()>, Statu
     };
     match limiter.check(key.as_encoded_bytes()) {
         Ok(_) => Ok(call),
-        Err(denied) => Err(exhausted(denied.retry_after)),
+        Err(denied) => Err(exhausted(denied.retry_after.unwrap_or_default())),
     }
 }
 

@@ -160,8 +160,8 @@ impl Bucket {
     }
 
     /// Takes `cost` units of a bucket that is full at `full_at`, if the limit lets nothing
-    /// wait and the fraction is in its R-ths. Returns what [`Bucket::assess`] returns for it,
-    /// except that it returns `None` if that has a correction to make.
+    /// wait and the fraction is in its R-ths. Returns the verdict of [`Bucket::assess`] and the
+    /// new instant, except that it returns `None` if that has a correction to make.
     ///
     /// There is nothing but a sum and a comparison in the usual case, which is what a limiter
     /// without keys has to be fast in.
@@ -171,7 +171,7 @@ impl Bucket {
         full_at: FracMicros,
         now: Timestamp,
         cost: u64,
-    ) -> Option<Result<PlainCharge, Micros>> {
+    ) -> Option<PlainCharge> {
         let rate = limit.rate();
         // A capacity is at least one, and a cost of nothing changes nothing.
         if cost != 1 && (cost == 0 || cost > limit.capacity()) {
@@ -180,13 +180,18 @@ impl Bucket {
         let owed = owed_at(full_at, now);
         let after = rate.add(owed, rate.time_of(cost));
         let Some(wait) = wait_of(rate, after) else {
-            return Some(Ok(PlainCharge {
-                full_at: instant(now, after),
-                left: after,
-            }));
+            return Some(PlainCharge {
+                full_at: Some(instant(now, after)),
+                owed: after,
+                wait: Micros::ZERO,
+            });
         };
         // The horizon is beyond the time to fill, so only a denial can be beyond it.
-        (owed.whole < rate.horizon().micros()).then_some(Err(wait))
+        (owed.whole < rate.horizon().micros()).then_some(PlainCharge {
+            full_at: None,
+            owed,
+            wait,
+        })
     }
 
     /// Returns the same bucket, `owed` away from full.
@@ -223,20 +228,23 @@ impl Bucket {
     }
 }
 
-/// A charge of [`Bucket::take_plain`].
+/// The result of [`Bucket::take_plain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlainCharge {
-    /// The new instant at which the bucket is full.
-    pub(crate) full_at: FracMicros,
-    /// The time until then.
-    left: FracMicros,
+    /// The new instant at which the bucket is full, if the request passes.
+    pub(crate) full_at: Option<FracMicros>,
+    /// The time until the bucket is full.
+    owed: FracMicros,
+    /// The time until the request would pass.
+    wait: Micros,
 }
 
 impl PlainCharge {
-    /// Returns the units left of the limit that was charged.
+    /// Returns the verdict of the limit at the time of the decision.
     #[inline(always)]
-    pub(crate) fn remaining(&self, limit: &Limit) -> u32 {
-        remaining(limit, self.left)
+    pub(crate) fn verdict(&self, limit: &Limit, now: Timestamp) -> Verdict {
+        let delay = self.full_at.map(|_| Micros::ZERO);
+        bucket_verdict(limit, now, Retry::After(self.wait), delay, self.owed)
     }
 }
 
@@ -449,7 +457,7 @@ fn instant(now: Timestamp, owed: FracMicros) -> FracMicros {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn bucket_verdict(
     limit: &Limit,
     now: Timestamp,
@@ -597,14 +605,11 @@ mod tests {
             let (verdict, corrected, charged) =
                 Bucket::assess(&limit, Some(stored), now, cost, Mode::Take);
             match Bucket::take_plain(&limit, full_at, now, cost) {
-                Some(Ok(charge)) => {
-                    prop_assert!(verdict.passes() && corrected.is_none());
-                    prop_assert_eq!(charge.remaining(&limit), verdict.remaining);
-                    prop_assert_eq!(charged, Some(Bucket { full_at: charge.full_at, ..stored }));
-                }
-                Some(Err(wait)) => {
-                    prop_assert!(corrected.is_none() && charged.is_none());
-                    prop_assert_eq!(verdict.retry_after, Retry::After(wait));
+                Some(plain) => {
+                    prop_assert!(corrected.is_none());
+                    prop_assert_eq!(plain.verdict(&limit, now), verdict);
+                    let moved = plain.full_at.map(|full_at| Bucket { full_at, ..stored });
+                    prop_assert_eq!(charged, moved);
                 }
                 None => {
                     let horizon = limit.rate().horizon().micros();

@@ -89,16 +89,6 @@ impl Verdict {
         }
     }
 
-    /// Returns the units left if the request passes, or else the time until it would.
-    #[inline]
-    pub(crate) fn taken(&self) -> Result<u32, Retry> {
-        if self.passes() {
-            Ok(self.remaining)
-        } else {
-            Err(self.retry_after)
-        }
-    }
-
     /// Returns the verdict of a band that charges denied requests too. `passes` is whether the band
     /// lets the request pass, and `after` is its verdict on the same request after the charge.
     pub fn charged_always(passes: bool, after: Self) -> Self {

@@ -25,13 +25,22 @@ impl<S: Store> Limiter<S> {
         LimiterBuilder(Shared {
             rules: ArcSwap::from_pointee(rules.into()),
             store,
-            fallback: Fallback::default(),
+            fallback: Fallback::new(),
             call_limits: OnError::default(),
             observers: Observers::default(),
             missing: MissingRuleSets::new(),
             #[cfg(feature = "tokio")]
             renewals: HoldRenewals::default(),
         })
+    }
+}
+
+impl<S> Limiter<S> {
+    /// Adds an observer to a limiter that has not been cloned.
+    pub(crate) fn with_observer(self, observer: impl Observer + 'static) -> Self {
+        let mut shared = Arc::into_inner(self.0).expect("observers are added before clones");
+        shared.observers.add_without_decisions(observer);
+        Self(Arc::new(shared))
     }
 }
 
@@ -48,10 +57,11 @@ impl<S: Store> LimiterBuilder<S> {
     }
 
     /// Adds an observer that needs no decisions, so that they are not timed for it, and that
-    /// logs missing rule sets itself.
+    /// logs missing rule sets and store failures itself.
     pub fn failure_observer(mut self, observer: impl Observer + 'static) -> Self {
         self.0.observers.add_without_decisions(observer);
         self.0.missing.are_logged = false;
+        self.0.fallback.is_logged = false;
         self
     }
 

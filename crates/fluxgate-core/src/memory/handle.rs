@@ -13,11 +13,10 @@ use super::entry::{COUNT_MASK, INSTANT_MASK, Key, LimitBits, State};
 use super::line::{FirstTag, Line, spin};
 use super::shard::Shard;
 use super::table::Table;
-use crate::algorithm::{Bucket, Overhang};
+use crate::algorithm::{Bucket, Overhang, Verdict};
 use crate::band::Band;
 use crate::clock::Clock;
 use crate::limit::{FracMicros, Limit};
-use crate::time::{Micros, Retry};
 
 /// The number of tries against other threads, before this one waits for the lock.
 const TRIES: u32 = 6;
@@ -56,26 +55,27 @@ impl KeyHandle {
         }
     }
 
-    /// Takes `cost` units. Passes to `then` the units left, or the time until there are as
-    /// many. It is compiled once for each case.
+    /// Takes `cost` units, and passes the verdict to `then`, which is compiled once for charges
+    /// and once for denials.
     #[inline(always)]
     pub(super) fn take<R>(
         &self,
         table: &Table,
         clock: &impl Clock,
         cost: u64,
-        then: impl Fn(Result<u32, Retry>) -> R,
+        then: impl Fn(&Verdict) -> R,
     ) -> R {
         match self.take_plain(clock, cost) {
-            Some(Ok(remaining)) => then(Ok(remaining)),
-            Some(Err(wait)) => then(Err(Retry::After(wait))),
-            None => then(self.take_slowly(table, clock, cost)),
+            Some(Ok(passes)) => then(&passes),
+            Some(Err(denies)) => then(&denies),
+            None => then(&self.take_slowly(table, clock, cost)),
         }
     }
 
-    /// Returns `None` if another thread interferes, or the state is not the usual one.
+    /// Returns the verdict, as an error if it denies. Returns `None` if another thread
+    /// interferes, or the state is not the usual one.
     #[inline(always)]
-    fn take_plain(&self, clock: &impl Clock, cost: u64) -> Option<Result<u32, Micros>> {
+    fn take_plain(&self, clock: &impl Clock, cost: u64) -> Option<Result<Verdict, Verdict>> {
         let plain = self.plain.as_ref()?;
         let line = self.lines.get(self.index)?;
         let (state, version) = line.peek_first(self.tag)?;
@@ -83,34 +83,36 @@ impl KeyHandle {
         let limit = self.band.limit();
         // The clock is read last: the processor finishes all earlier instructions before it
         // reads its cycle counter.
-        match Bucket::take_plain(limit, full_at, clock.now(), cost)? {
-            Ok(charge) => {
-                let words = plain.words(charge.full_at);
+        let now = clock.now();
+        let charge = Bucket::take_plain(limit, full_at, now, cost)?;
+        match charge.full_at {
+            Some(full_at) => {
+                let words = plain.words(full_at);
                 line.lock_unchanged(version)?.set_first(words);
                 // The line is unlocked again: this takes longer than the decision.
-                Some(Ok(charge.remaining(limit)))
+                Some(Ok(charge.verdict(limit, now)))
             }
-            Err(wait) => line.is_still(version).then_some(Err(wait)),
+            None => { line.is_still(version) }.then(|| Err(charge.verdict(limit, now))),
         }
     }
 
     #[inline(never)]
-    fn take_slowly(&self, table: &Table, clock: &impl Clock, cost: u64) -> Result<u32, Retry> {
+    fn take_slowly(&self, table: &Table, clock: &impl Clock, cost: u64) -> Verdict {
         let line = &self.lines[self.index];
         let mut tries = 0;
         while self.plain.is_some() && tries < TRIES {
             let before = line.version();
             spin(FIRST_WAIT + tries);
             tries += 1;
-            if let Some(taken) = self.take_plain(clock, cost) {
-                return taken.map_err(Retry::After);
+            if let Some(Ok(verdict) | Err(verdict)) = self.take_plain(clock, cost) {
+                return verdict;
             }
             if before.is_some_and(|before| line.is_still(before)) {
                 // No other thread interferes.
                 break;
             }
         }
-        { table.take(&self.key, &self.band, clock.now(), cost) }.taken()
+        table.take(&self.key, &self.band, clock.now(), cost)
     }
 }
 

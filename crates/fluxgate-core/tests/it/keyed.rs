@@ -27,7 +27,8 @@ fn keys_are_limited_by_themselves_and_refill() {
     let (limiter, clock) = limiter(Quota::per_minute(2));
     assert_eq!(limiter.check_n("a", 2).unwrap().remaining, 0);
     let denied = limiter.check("a").unwrap_err();
-    assert_eq!(denied.retry_after, Duration::from_secs(30));
+    assert_eq!(denied.retry_after, Some(Duration::from_secs(30)));
+    assert_eq!(denied.remaining, 0);
     assert_eq!(denied.to_string(), "the limit is exceeded; retry after 30s");
     assert_eq!(limiter.check("b").unwrap().remaining, 1);
     clock.set(instant(START + HOUR));
@@ -54,7 +55,7 @@ fn a_burst_is_taken_at_once_and_returns_at_the_rate() {
     assert!(limiter.check_n("a", 10).is_ok());
     assert_eq!(
         limiter.check("a").unwrap_err().retry_after,
-        Duration::from_millis(100)
+        Some(Duration::from_millis(100))
     );
 }
 
@@ -63,12 +64,12 @@ fn several_quotas_pass_together_or_not_at_all() {
     let (limiter, clock) = limiter([Quota::per_second(2), Quota::per_hour(3)]);
     assert!(limiter.check("a").is_ok() && limiter.check("a").is_ok());
     let denied = limiter.check("a").unwrap_err();
-    assert_eq!(denied.retry_after, Duration::from_millis(500));
+    assert_eq!(denied.retry_after, Some(Duration::from_millis(500)));
     clock.set(instant(START + SECOND));
     // The denied call was not charged to the hour.
     assert_eq!(limiter.check("a").unwrap().remaining, 0);
     let denied = limiter.check("a").unwrap_err();
-    assert_eq!(denied.retry_after, Duration::from_secs(1_199));
+    assert_eq!(denied.retry_after, Some(Duration::from_secs(1_199)));
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn reservations_are_queued_and_return_if_they_are_dropped() {
     let third = reserve(2).unwrap();
     assert_eq!((second.delay(), third.delay()), (minute, 2 * minute));
     let denied = reserve(2).unwrap_err();
-    assert_eq!(denied.retry_after, 3 * minute);
+    assert_eq!(denied.retry_after, Some(3 * minute));
     // The last one in the queue returns its unit, one that others wait behind does not.
     drop(third);
     let third = reserve(2).unwrap();
@@ -217,15 +218,18 @@ proptest! {
             checks.push(subject, &bands, cost.into(), Group::ENFORCED);
             let verdicts = store.decide_now(&checks);
             let wait = verdicts.iter().map(|verdict| verdict.retry_after).max().unwrap();
+            let least = verdicts.iter().map(|verdict| verdict.remaining).min();
             match limiter.check_n("key", cost) {
                 Ok(permit) => {
                     prop_assert!(verdicts.iter().all(|verdict| verdict.passes()));
-                    let least = verdicts.iter().map(|verdict| verdict.remaining).min();
                     prop_assert_eq!(Some(permit.remaining), least);
+                    let longest = verdicts.iter().map(|verdict| verdict.reset_after).max();
+                    prop_assert_eq!(permit.reset_after, longest.unwrap().as_duration());
                 }
                 Err(denied) => {
-                    let wait = wait.after().map_or(Duration::MAX, |wait| wait.as_duration());
+                    let wait = wait.after().map(|wait| wait.as_duration());
                     prop_assert_eq!(denied.retry_after, wait);
+                    prop_assert_eq!(Some(denied.remaining), least);
                 }
             }
         }
@@ -252,4 +256,20 @@ fn keys_are_counted_whatever_the_number_of_quotas() {
         Duration::ZERO
     );
     assert_eq!(direct.peek().unwrap().remaining, 1);
+}
+
+#[test]
+fn no_units_can_always_be_taken_and_show_what_is_left() {
+    let (limiter, _) = limiter(Quota::per_minute(2));
+    assert!(limiter.check_n("a", 2).is_ok());
+    assert!(limiter.check("a").is_err());
+    for permit in [limiter.check_n("a", 0), limiter.peek_n("a", 0)] {
+        let permit = permit.unwrap();
+        assert_eq!(permit.remaining, 0);
+        assert_eq!(permit.reset_after, Duration::from_secs(60));
+    }
+    let denied = limiter.check_n("a", 3).unwrap_err();
+    assert!(denied.is_final() && denied.retry_after.is_none());
+    let message = "the limit is exceeded; it never has that many units";
+    assert_eq!(denied.to_string(), message);
 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 use fluxgate_core::store::Reason;
 use fluxgate_core::{
     Decision, Limiter, MemoryStore, MetricsObserver, Observer, OnError, OnMissingRuleSet, Quota,
-    RequestContext, Rule, RuleSet, StoreError, TracingObserver, WaitRefusal,
+    RequestContext, Rule, RuleSet, SharedKeyedLimiter, StoreError, TracingObserver, WaitRefusal,
 };
 use metrics::{KeyName, SharedString, Unit};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
+
+use crate::store_failures::Fragile;
 
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
@@ -32,6 +34,10 @@ impl Observer for Log {
         assert!(took < Duration::from_secs(60));
         let rule = decision.rule().map_or("-", |rule| rule.id());
         self.add(format!("{rule} {}", decision.outcome().name()));
+    }
+
+    fn store_failed(&self, error: &StoreError, _: Option<OnError>) {
+        self.add(error.to_string());
     }
 }
 
@@ -164,6 +170,43 @@ fn a_limiter_without_observers_logs_each_missing_rule_set_once() {
         lines[999],
         "WARN message=further missing rule sets are not logged"
     );
+}
+
+#[tokio::test]
+async fn an_outage_of_the_store_is_logged_once_and_every_failure_is_observed() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(Events(log.clone()));
+    let (store, failures) = (Arc::new(Fragile::broken()), Log::default());
+    let quota = Quota::per_hour(100);
+    let shared = SharedKeyedLimiter::new("l", quota, Arc::clone(&store)).observer(failures.clone());
+    let rule = Rule::new("r").per_user().band(quota);
+    let set = RuleSet::builder("s").on_error(OnError::Deny).rule(rule);
+    let limiter = Limiter::new(set.build().unwrap(), Arc::clone(&store));
+    let ann = RequestContext::builder().user("ann").build();
+    for _ in 0..3 {
+        assert!(shared.check("a").await.is_ok());
+        assert!(!limiter.check("s", &ann).await.allowed());
+    }
+    let outage = |requests: &str| {
+        format!("WARN message=the store fails error=timeout: no answer requests={requests:?}")
+    };
+    assert_eq!(
+        log.lines(),
+        [outage("limited by this process alone"), outage("denied")]
+    );
+    assert_eq!(failures.lines(), ["timeout: no answer"; 3]);
+
+    store.set_broken(false);
+    for _ in 0..2 {
+        assert!(shared.check("a").await.is_ok());
+        assert!(limiter.check("s", &ann).await.allowed());
+    }
+    assert_eq!(log.lines(), ["INFO message=the store answers again"; 2]);
+    // A store that fails now and then must not fill the log.
+    store.set_broken(true);
+    assert!(shared.check("a").await.is_ok());
+    assert_eq!(log.lines(), [""; 0]);
+    assert_eq!(failures.lines().len(), 1);
 }
 
 /// A recorder that adds up counters and gauges by their names and labels.

@@ -31,7 +31,8 @@ async fn a_key_has_its_quotas_in_every_process() {
     assert_eq!(one.check("a").await.unwrap().remaining, 1);
     assert_eq!(two.check("a").await.unwrap().remaining, 0);
     let denied = one.check("a").await.unwrap_err();
-    assert_eq!(denied.retry_after, Duration::from_millis(500));
+    assert_eq!(denied.retry_after, Some(Duration::from_millis(500)));
+    assert!(denied.remaining == 0 && !denied.failed_closed());
     assert!(two.check_n("a", 4).await.unwrap_err().is_final());
     assert!(two.check([0xff, 0]).await.is_ok(), "any bytes");
     clock.advance(Duration::from_secs(1));
@@ -111,7 +112,12 @@ async fn a_store_that_fails_is_replaced_as_on_error_says() {
     );
     let limiter = limiter.on_error(OnError::Deny);
     let denied = limiter.check("a").await.unwrap_err();
-    assert_eq!(denied.retry_after, Duration::from_secs(1));
+    assert!(denied.failed_closed() && !denied.is_final());
+    assert_eq!(denied.retry_after, Some(Duration::from_secs(1)));
+    assert_eq!(
+        denied.to_string(),
+        "the store failed, so the call is denied; retry after 1s"
+    );
     assert!(limiter.refund("a", 1).await.is_err());
     assert!(limiter.reset("a").await.is_err());
 }

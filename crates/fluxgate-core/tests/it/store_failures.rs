@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{
-    Charged, Checks, HoldId, Micros, Reason, Retry, Settled, Settlement, Subject, Verdicts,
+    Charged, Checks, HoldId, Micros, Reason, Retry, Settled, Settlement, Subject, Timestamp,
+    Verdicts,
 };
 use fluxgate_core::task::ready;
 use fluxgate_core::{
@@ -23,6 +24,11 @@ pub(crate) struct Fragile {
 }
 
 impl Fragile {
+    /// Breaks or repairs the store.
+    pub(crate) fn set_broken(&self, is_broken: bool) {
+        self.broken.store(is_broken, Ordering::Relaxed);
+    }
+
     /// Creates a store that fails.
     pub(crate) fn broken() -> Self {
         Self {
@@ -43,6 +49,10 @@ impl Fragile {
 }
 
 impl Store for Fragile {
+    fn time(&self) -> Timestamp {
+        self.store.time()
+    }
+
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         self.working()?.decide(checks).await
     }
