@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::band::Band;
 use crate::clock::ManualClock;
 use crate::context::{RequestContext, RequestContextBuilder, RequestFields};
-use crate::decision::Decision;
+use crate::decision::{Charge, Decision};
 use crate::hold::{HoldId, Settlement};
 use crate::limiter::{BandState, Limiter, LimiterError};
 use crate::rules::{ActiveRule, RuleSets};
@@ -119,6 +119,8 @@ enum Action {
     },
     /// The name of a hold.
     Release(String),
+    /// The name of a reservation.
+    Cancel(String),
     Refund(Target),
     Reset(Target),
     State(Target),
@@ -138,6 +140,8 @@ struct Request {
     /// The name of its hold, if it asks for one.
     hold: Option<String>,
     hold_us: Option<u64>,
+    /// The name of its reservation, if it has to wait.
+    reservation: Option<String>,
 }
 
 /// The cost that a hold is settled with: as reserved if neither is given.
@@ -159,19 +163,22 @@ struct Target {
     units: u64,
 }
 
-/// The ids of holds, by their names in the vector.
+/// The holds and reservations of a vector, by their names.
 #[derive(Default)]
-struct Holds(BTreeMap<String, HoldId>);
+struct Named {
+    holds: BTreeMap<String, HoldId>,
+    reservations: BTreeMap<String, Charge>,
+}
 
 impl Vector {
     /// Takes all steps. Returns their number, or a message about the first that differs.
     async fn run<S: Store>(self, store: S, clock: &ManualClock) -> Result<usize, String> {
         let limiter = Limiter::new(self.rules, store);
-        let mut holds = Holds::default();
+        let mut named = Named::default();
         let count = self.steps.len();
         for (index, step) in self.steps.into_iter().enumerate() {
             clock.set(Timestamp::saturating_from_micros(step.at));
-            let actual = step.action.run(&limiter, &mut holds).await;
+            let actual = step.action.run(&limiter, &mut named).await;
             let (actual, expected) = (actual.map_err(|error| error.to_string())?, step.expect);
             if actual != expected {
                 return Err(format!(
@@ -188,15 +195,21 @@ impl Action {
     async fn run<S: Store>(
         self,
         limiter: &Limiter<S>,
-        holds: &mut Holds,
+        named: &mut Named,
     ) -> Result<Value, LimiterError> {
         Ok(match self {
             Self::Check(request) => {
-                let decision = limiter.check(SET, &request.context()).await;
+                let context = request.context();
+                let decision = limiter.check(SET, &context).await;
                 let mut result = show_decision(&decision);
-                if let Some(name) = request.hold {
+                if let (Some(name), Some(charge)) =
+                    (&request.reservation, decision.charge(&context))
+                {
+                    named.reservations.insert(name.clone(), charge);
+                }
+                if let Some(name) = &request.hold {
                     result["held"] = decision.hold().is_some().into();
-                    holds.name(name, decision.hold());
+                    named.set_hold(name, decision.hold());
                 }
                 result
             }
@@ -209,7 +222,7 @@ impl Action {
                     None if real.attributes.is_some() => Settlement::Attributes(&costs),
                     None => Settlement::AsReserved,
                 };
-                let settled = limiter.settle(holds.id(&real.hold), settlement).await?;
+                let settled = limiter.settle(named.hold(&real.hold), settlement).await?;
                 let units = settled.unwrap_or_default();
                 json!({
                     "settled": settled.is_some(),
@@ -218,12 +231,21 @@ impl Action {
                 })
             }
             Self::Release(hold) => {
-                let settled = limiter.settle(holds.id(&hold), Settlement::RELEASE).await?;
+                let settled = limiter
+                    .settle(named.hold(&hold), Settlement::RELEASE)
+                    .await?;
                 json!({ "released": settled.is_some() })
             }
             Self::Renew { hold, hold_us } => {
                 let span = Micros::new(hold_us).as_duration();
-                json!({ "renewed": limiter.renew(holds.id(&hold), span).await? })
+                json!({ "renewed": limiter.renew(named.hold(&hold), span).await? })
+            }
+            Self::Cancel(reservation) => {
+                let charge = named.reservations.remove(&reservation);
+                if let Some(charge) = charge {
+                    limiter.cancel(charge).await?;
+                }
+                Value::Null
             }
             Self::Refund(target) => {
                 let Target { rule, units, .. } = &target;
@@ -280,16 +302,16 @@ impl Target {
     }
 }
 
-impl Holds {
+impl Named {
     /// Returns the id of a hold. A name that holds nothing gets an id that no hold has.
-    fn id(&self, name: &str) -> HoldId {
-        self.0.get(name).copied().unwrap_or_else(HoldId::random)
+    fn hold(&self, name: &str) -> HoldId {
+        self.holds.get(name).copied().unwrap_or_else(HoldId::random)
     }
 
-    fn name(&mut self, name: String, id: Option<HoldId>) {
+    fn set_hold(&mut self, name: &str, id: Option<HoldId>) {
         match id {
-            Some(id) => self.0.insert(name, id),
-            None => self.0.remove(&name),
+            Some(id) => self.holds.insert(name.into(), id),
+            None => self.holds.remove(name),
         };
     }
 }

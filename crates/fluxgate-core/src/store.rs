@@ -12,33 +12,41 @@
 //!
 //! | method of [`Store`] | is, on a [`CounterTable`] |
 //! |---|---|
+//! | [`time`](Store::time) | the time of the clock that `now` comes from |
 //! | [`decide`](Store::decide) | [`CounterTable::decide`]; keep the [`HoldRecord`] if there is one |
 //! | [`settle`](Store::settle) | [`CounterTable::settle`]; delete the record if it returns `Some` |
 //! | [`renew`](Store::renew) | [`CounterTable::renew`]; write the record back |
 //! | [`refund`](Store::refund), [`cancel`](Store::cancel), [`reset`](Store::reset) | the method of the same name |
 //! | [`reset_rule`](Store::reset_rule) | delete the counters whose subjects start with the bytes of the rule |
 //!
-//! The other methods have defaults.
+//! The other methods have defaults. Without [`keep_reservation`](Store::keep_reservation) and
+//! [`cancel_reservation`](Store::cancel_reservation), only the process that made a reservation can
+//! cancel it, and not another one by its id. Without [`LocalStore`] there is no
+//! [`Limiter::check_sync`](crate::Limiter::check_sync). [`Arc<S>`](std::sync::Arc) is a store if `S`
+//! is one, so a program can keep a reference to its store.
 //!
 //! - **Each call is atomic.** It reads and writes all of its counters in one transaction or
 //!   under one lock. No other call sees a part of it.
 //! - **One clock.** A call reads the time once. Processes that share state must share the clock,
-//!   too: use the time of the server, not that of the client. The clock may go back; the
-//!   algorithms allow for that.
+//!   too: use the time of the server, not that of the client. [`Store::time`] returns the time of
+//!   the same clock. The clock may go back; the algorithms allow for that.
 //! - **A counter** is identified by [`Subject::bytes`] and [`Band::tag`]. All limits of a band
 //!   with the same tag share its counter, so that a rule keeps its state when its numbers
 //!   change.
-//! - **Nothing is lost early.** A counter may be deleted once its quota is full again
-//!   ([`Verdict::reset_after`] from now), a hold record once
-//!   [`HoldRecord::is_needed`] returns `false`.
+//! - **Nothing is lost early.** A counter may be deleted once [`Counter::is_expired`] returns
+//!   `true`, a hold record once [`HoldRecord::is_needed`] returns `false`. Do not compute the time
+//!   from [`Verdict::reset_after`]: slots can be renewed, and a renewal or a settlement must still
+//!   find them.
 //!
-//! A store that decides elsewhere, as the one of `fluxgate-redis` does in a script, builds its
-//! verdicts from the parts in [`algorithm`](crate::algorithm) and [`limit`](crate::limit).
+//! A [`CounterTable`] is for counters in memory: its methods neither wait nor fail, and counters
+//! cannot be serialized. A store on a database decides there, as the one of `fluxgate-redis` does in
+//! a script. It builds its verdicts from the parts in [`algorithm`](crate::algorithm) and
+//! [`limit`](crate::limit), and declares its failures as [`Reason`]s.
 //!
 //! # Test it
 //!
 //! The feature `conformance` has the suite that every store must pass, to the unit and the
-//! microsecond:
+//! microsecond. Enable it in `[dev-dependencies]`:
 //!
 //! ```ignore
 //! #[tokio::test]
@@ -47,6 +55,9 @@
 //!     assert!(steps.unwrap() > 1_000);
 //! }
 //! ```
+//!
+//! The suite makes one call after another. It does not show that calls of several threads or
+//! processes are atomic, nor what the store does when it fails: test that yourself.
 
 mod charge_record;
 mod counter_table;
@@ -351,10 +362,8 @@ pub trait Store: Send + Sync {
     ) -> impl Future<Output = Result<Verdicts, StoreError>> + Send;
 
     /// Returns the time by which overrides end: that of [`Store::decide`], as far as it is known
-    /// without asking.
-    fn time(&self) -> Timestamp {
-        Timestamp::of_system_clock()
-    }
+    /// without asking. A store on a server estimates it from earlier answers.
+    fn time(&self) -> Timestamp;
 
     /// Returns whether every future of the store is ready at its first poll, so that no
     /// runtime is needed.

@@ -38,6 +38,26 @@ impl CounterAssessment {
 }
 
 impl Counter {
+    /// Returns whether the counter may be deleted: without it, every decision at `now` or later
+    /// would be the same. `limit` is that of the band that the counter was last written for.
+    ///
+    /// If the clock goes back afterwards, the quota is full. A store that must not lose units then
+    /// deletes counters later.
+    pub fn is_expired(&self, limit: &Limit, now: Timestamp) -> bool {
+        match self {
+            Self::Log(log) => log.is_expired(now),
+            Self::Slots(slots) => slots.is_expired(now),
+            Self::Cell(cell) => {
+                let verdict = Cell::assess(limit, Some(*cell), now, 0, Mode::PeekNow).verdict;
+                let overhang = match cell {
+                    Cell::Bucket(bucket) => bucket.overhang_at(now).micros(),
+                    Cell::Counts(_) => 0,
+                };
+                verdict.reset_after == Micros::ZERO && overhang == 0
+            }
+        }
+    }
+
     /// Assesses a request of `cost` units on `stored` at `now`. Slots are held for `span`, or
     /// for as long as the limit allows.
     pub(crate) fn assess(

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{
-    Charged, Checks, HoldId, Micros, Mode, Reason, Settled, Settlement, Subject, Verdicts,
+    Charged, Checks, HoldId, Micros, Mode, Reason, Settled, Settlement, Subject, Timestamp,
+    Verdicts,
 };
 use fluxgate_core::task::ready;
 use fluxgate_core::{
@@ -581,6 +582,10 @@ fn broken<T>() -> Result<T, StoreError> {
 }
 
 impl Store for Broken {
+    fn time(&self) -> Timestamp {
+        Timestamp::default()
+    }
+
     async fn decide(&self, _: &Checks<'_>) -> Result<Verdicts, StoreError> {
         broken()
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::store::{
-    Charged, Checks, HoldId, Micros, Reason, Settled, Settlement, Subject, Verdicts,
+    Charged, Checks, HoldId, Micros, Reason, Settled, Settlement, Subject, Timestamp, Verdicts,
 };
 use fluxgate_core::task::ready;
 use fluxgate_core::{
@@ -38,6 +38,10 @@ struct Leasing {
 }
 
 impl Store for Leasing {
+    fn time(&self) -> Timestamp {
+        self.memory.time()
+    }
+
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         self.memory.decide(checks).await
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{
-    Charged, Checks, HoldId, Micros, Settled, Settlement, Store, Subject, Verdicts,
+    Charged, Checks, HoldId, Micros, Settled, Settlement, Store, Subject, Timestamp, Verdicts,
 };
 use fluxgate_core::{Band, Limiter, MemoryStore, RequestContext, StoreError};
 use fluxgate_tower::RateLimitLayer;
@@ -81,6 +81,10 @@ struct Gated {
 }
 
 impl Store for Gated {
+    fn time(&self) -> Timestamp {
+        self.store.time()
+    }
+
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         self.gate.acquire().await.unwrap().forget();
         self.store.decide(checks).await

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fluxgate_core::store::{
-    Charged, Checks, HoldId, Micros, Reason, Settled, Settlement, Subject, Verdicts,
+    Charged, Checks, HoldId, Micros, Reason, Settled, Settlement, Subject, Timestamp, Verdicts,
 };
 use fluxgate_core::{Band, Limiter, PatternError, RuleSets, Store, StoreError};
 use fluxgate_tower::{
@@ -212,6 +212,10 @@ fn broken<T>() -> Result<T, StoreError> {
 }
 
 impl Store for Broken {
+    fn time(&self) -> Timestamp {
+        Timestamp::default()
+    }
+
     async fn decide(&self, _: &Checks<'_>) -> Result<Verdicts, StoreError> {
         tokio::task::yield_now().await;
         broken()

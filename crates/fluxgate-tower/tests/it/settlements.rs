@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::memory::Retention;
-use fluxgate_core::store::{Charged, Checks, Micros, Reason, Subject, Verdicts};
+use fluxgate_core::store::{Charged, Checks, Micros, Reason, Subject, Timestamp, Verdicts};
 use fluxgate_core::{
     Band, HoldId, Limiter, MemoryStore, RequestContext, Settled, Settlement, Store, StoreError,
 };
@@ -27,6 +27,10 @@ struct Unsettled {
 }
 
 impl Store for Unsettled {
+    fn time(&self) -> Timestamp {
+        self.store.time()
+    }
+
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         self.store.decide(checks).await
     }
