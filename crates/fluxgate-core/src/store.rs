@@ -8,7 +8,7 @@
 //!
 //! Implement [`Store`]. The simplest way is a [`CounterTable`]: say how one [`Counter`] is read
 //! and written, and all algorithms, groups, holds and settlements are computed for you.
-//! `examples/hash-map-store` of the repository is a complete store in some 130 lines.
+//! `examples/hash-map-store` of the repository is a complete store in some 160 lines.
 //!
 //! | method of [`Store`] | is, on a [`CounterTable`] |
 //! |---|---|

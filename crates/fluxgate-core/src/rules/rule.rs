@@ -61,7 +61,8 @@ pub enum RuleMode {
 /// ```
 ///
 /// A rule needs a key (or a scope, which is a key of one part) and at least one band, unless it
-/// decides by itself ([`Rule::deny`], [`Rule::allow`]). Its values are checked when its
+/// decides by itself ([`Rule::deny`], [`Rule::allow`]). All bands of a rule have the same algorithm:
+/// for another one, add a second rule with the same key. Its values are checked when its
 /// [`RuleSet`](crate::RuleSet) is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {

@@ -462,7 +462,7 @@ impl RateLimitLayer<Limiter> {
     /// Limits each client address by itself: that of the peer or, behind
     /// [`RateLimitLayer::trusted_proxies`], the one that they report. With axum, this needs the
     /// feature `axum` and `into_make_service_with_connect_info`; without an address, all
-    /// clients count as one.
+    /// clients count as one, and the layer logs a warning once.
     ///
     /// ```
     /// # use fluxgate_core::Quota;
