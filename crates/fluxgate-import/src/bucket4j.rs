@@ -9,15 +9,14 @@ mod documents;
 mod expressions;
 mod filters;
 
-use fluxgate_core::yaml::{Fault, Faults, Node, Position};
+use fluxgate_core::yaml::{Fault, Faults, Node};
 
 use crate::draft::{Draft, Remark, RuleSetDraft};
 use crate::names::{UniqueNames, set_name};
+use crate::spring::{self, START, fields};
 use documents::Document;
-use filters::{FilterReader, fields};
+use filters::FilterReader;
 
-/// Where an empty text begins.
-const START: Position = Position { line: 1, column: 1 };
 /// The name of the rule set.
 const SET: &str = "bucket4j";
 
@@ -77,7 +76,7 @@ fn settings(
     remarks: &mut Vec<Remark>,
     faults: &mut Faults,
 ) -> RuleSetDraft {
-    documents::substitute(&mut document.settings, remarks);
+    spring::substitute(&mut document.settings, remarks);
     // An alias gives the same remark again.
     remarks.sort_by(|first, second| (first.line, &first.text).cmp(&(second.line, &second.text)));
     remarks.dedup();

@@ -1,15 +1,18 @@
 //! The rules that an importer builds, and its remarks.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 use std::time::Duration;
 
-pub(crate) use fluxgate_core::limit::MAX_UNITS;
 use fluxgate_core::limit::{MAX_FILL, MAX_SPAN};
 use fluxgate_core::{
     Algorithm, Band, Calendar, InvalidRules, KeyPart, Limit, LimitError, OnError, OnMissingKey,
-    Rule, RuleSet, RuleSets, ValueMatch,
+    Rule, RuleSet, ValueMatch,
 };
+
+use crate::config_draft::ConfigDraft;
+
+pub(crate) use crate::remark::Remark;
+pub(crate) use fluxgate_core::limit::MAX_UNITS;
 
 /// The longest window.
 pub(crate) const MAX_WINDOW: Duration = MAX_SPAN.as_duration();
@@ -25,6 +28,8 @@ pub(crate) fn largest_capacity(refill: u64, period: Duration) -> u64 {
 pub(crate) struct Draft {
     pub(crate) remarks: Vec<Remark>,
     pub(crate) sets: Vec<RuleSetDraft>,
+    /// The configuration around the rules, if the source has one.
+    pub(crate) config: Option<ConfigDraft>,
 }
 
 impl Draft {
@@ -46,28 +51,6 @@ impl Draft {
         }
     }
 
-    /// Returns the rule file of a draft. The remarks on a set or a rule are comments before it.
-    pub(crate) fn to_yaml(&self, origin: &str) -> Result<String, InvalidDraft> {
-        let mut text = format!("# Imported from {}\n", on_one_line(origin));
-        write_comments(&self.remarks, "", &mut text);
-        text.push_str("rule_sets:\n");
-        for set in &self.sets {
-            write_comments(&set.remarks, "  ", &mut text);
-            let mut rules = set.rules.iter();
-            let yaml = RuleSets::from(set.to_rule_set()?).to_yaml();
-            // Each set is written by itself, to keep their order. The first line is `rule_sets:`.
-            for line in yaml.lines().skip(1) {
-                if line.starts_with("      - ") {
-                    let remarks = rules.next().map_or(&[][..], |rule| &rule.remarks);
-                    write_comments(remarks, "      ", &mut text);
-                }
-                text.push_str(line);
-                text.push('\n');
-            }
-        }
-        Ok(text)
-    }
-
     /// Returns all remarks, those on sets and rules included.
     pub(crate) fn all_remarks(&self) -> impl Iterator<Item = &Remark> {
         let of_sets = self.sets.iter().flat_map(|set| {
@@ -78,62 +61,13 @@ impl Draft {
     }
 }
 
-/// Whether a remark is about something that is missing or something that differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RemarkKind {
-    /// It has no counterpart in the rules.
-    Lost,
-    /// It has a counterpart that behaves differently.
-    Changed,
-}
-
-/// A remark on a line of the source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remark {
-    /// The line in the source, from 1.
-    pub line: usize,
-    pub(crate) kind: RemarkKind,
-    pub(crate) text: String,
-}
-
-impl Remark {
-    /// Something that the rules do not express.
-    pub(crate) fn lost(line: usize, text: impl Into<String>) -> Self {
-        let (kind, text) = (RemarkKind::Lost, text.into());
-        Self { line, kind, text }
-    }
-
-    /// Something that the rules express differently.
-    pub(crate) fn changed(line: usize, text: impl Into<String>) -> Self {
-        let (kind, text) = (RemarkKind::Changed, text.into());
-        Self { line, kind, text }
-    }
-
-    /// Returns the remark without its line, on one line of text.
-    pub fn sentence(&self) -> String {
-        let begin = match self.kind {
-            RemarkKind::Lost => "not carried over",
-            RemarkKind::Changed => "changed",
-        };
-        format!("{begin}: {}", on_one_line(&self.text))
-    }
-}
-
-/// Returns a text without line breaks and other control characters, which would end a comment
-/// or make it unreadable.
-pub(crate) fn on_one_line(text: &str) -> String {
-    // YAML treats these as line breaks or does not print them.
-    let is_special = |char| matches!(char, '\u{feff}' | '\u{fffe}' | '\u{ffff}');
-    let is_blank = |char: char| char.is_control() || char.is_whitespace() || is_special(char);
-    let words = text.split(is_blank).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(" ")
-}
-
 /// A rule set and the remarks on it.
 #[derive(Debug, Default)]
 pub(crate) struct RuleSetDraft {
     pub(crate) name: String,
     pub(crate) remarks: Vec<Remark>,
+    /// Which requests the set is for. A configuration says it by its routes.
+    pub(crate) selection: Option<Remark>,
     pub(crate) on_error: OnError,
     pub(crate) rules: Vec<RuleDraft>,
 }
@@ -176,8 +110,9 @@ pub(crate) struct RuleDraft {
     pub(crate) name: Option<String>,
     pub(crate) enabled: bool,
     pub(crate) shadow: bool,
-    /// Whether it denies every request that it matches, and so has no key and no bands.
-    pub(crate) denies: bool,
+    /// The status of a rule that denies every request that it matches, and so has no key and no
+    /// bands.
+    pub(crate) denies: Option<u16>,
     pub(crate) conditions: Conditions,
     /// The parts of the key. None: a global rule.
     pub(crate) key: Vec<KeyPart>,
@@ -201,7 +136,7 @@ impl RuleDraft {
             name: None,
             enabled: true,
             shadow: false,
-            denies: false,
+            denies: None,
             conditions: Conditions::default(),
             key: Vec::new(),
             group: None,
@@ -214,10 +149,10 @@ impl RuleDraft {
         }
     }
 
-    /// Creates a rule that denies every request that it matches.
-    pub(crate) fn denying(id: String) -> Self {
+    /// Creates a rule that denies every request that it matches with this status.
+    pub(crate) fn denying(id: String, status: u16) -> Self {
         Self {
-            denies: true,
+            denies: Some(status),
             ..Self::new(id, Algorithm::TokenBucket)
         }
     }
@@ -234,8 +169,8 @@ impl RuleDraft {
             rule = rule.attribute(name.as_str(), value.as_str());
         }
         rule = self.conditions.add_to(rule);
-        if self.denies {
-            return Ok(rule.deny());
+        if let Some(status) = self.denies {
+            return Ok(rule.deny_with(status));
         }
         rule = match self.key.as_slice() {
             [] => rule.global(),
@@ -301,6 +236,8 @@ pub(crate) struct BandDraft {
 pub(crate) enum BandWindow {
     Span(Duration),
     Calendar(Calendar),
+    /// None: the band limits how many requests are in progress.
+    Slots,
 }
 
 impl BandDraft {
@@ -309,6 +246,15 @@ impl BandDraft {
             id: None,
             capacity,
             window: BandWindow::Span(window),
+            refill: None,
+        }
+    }
+
+    pub(crate) fn slots(capacity: u64) -> Self {
+        Self {
+            id: None,
+            capacity,
+            window: BandWindow::Slots,
             refill: None,
         }
     }
@@ -325,6 +271,7 @@ impl BandDraft {
     fn to_band(&self, algorithm: Algorithm) -> Result<Band, LimitError> {
         let limit = match self.window {
             BandWindow::Calendar(calendar) => Limit::calendar(self.capacity, calendar),
+            BandWindow::Slots => Limit::concurrency(self.capacity),
             BandWindow::Span(window) => {
                 let limit = Limit::builder(algorithm, self.capacity, window)
                     .shape(algorithm == Algorithm::LeakyBucket);
@@ -335,12 +282,5 @@ impl BandDraft {
             }
         };
         Ok(Band::new(self.id.as_deref().unwrap_or(""), limit.build()?))
-    }
-}
-
-fn write_comments(remarks: &[Remark], indent: &str, text: &mut String) {
-    for remark in remarks {
-        let (sentence, line) = (remark.sentence(), remark.line);
-        let _ = writeln!(text, "{indent}# {sentence} (line {line})");
     }
 }

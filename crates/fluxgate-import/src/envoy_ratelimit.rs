@@ -39,6 +39,7 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
     Ok(Draft {
         remarks: builder.remarks,
         sets: vec![set],
+        config: None,
     })
 }
 
@@ -115,7 +116,7 @@ impl<'d> RuleBuilder<'d> {
             if let Some(Limit::Rate { requests, window }) = descriptor.limit {
                 let mut rule = self.rule(descriptor, path, requests, window);
                 if let Some(group) = groups.get_mut(&(key, descriptor.is_shadow))
-                    && !rule.denies
+                    && rule.denies.is_none()
                 {
                     let group = group.get_or_insert_with(|| group_name(path));
                     rule.group = Some(group.clone());
@@ -146,7 +147,7 @@ impl<'d> RuleBuilder<'d> {
         );
         let is_action = denies && !has_exceptions && !descriptor.is_shadow;
         let mut rule = if is_action {
-            RuleDraft::denying(id)
+            RuleDraft::denying(id, 403)
         } else {
             RuleDraft::new(id, Algorithm::FixedWindow)
         };

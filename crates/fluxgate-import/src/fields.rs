@@ -181,7 +181,7 @@ pub(crate) fn parse_digits(text: &str) -> Option<u64> {
 }
 
 /// Returns a value for error messages.
-fn given(node: &Node) -> String {
+pub(crate) fn given(node: &Node) -> String {
     let text = node.as_text().map(|text| format!("`{text}`"));
     text.unwrap_or_else(|| node.kind().to_owned())
 }

@@ -88,6 +88,7 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
     Ok(Draft {
         remarks: builder.remarks,
         sets: vec![set],
+        config: None,
     })
 }
 

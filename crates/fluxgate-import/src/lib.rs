@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 mod bucket4j;
+mod config_draft;
 mod draft;
 mod envoy_ratelimit;
 mod fields;
@@ -15,35 +16,56 @@ mod names;
 mod nginx;
 mod openfluxgate;
 mod path_patterns;
+mod remark;
+mod rule_file;
+mod spring;
+mod spring_cloud_gateway;
 
 use fluxgate_core::RulesError;
 use fluxgate_core::yaml::Faults;
 
-use draft::{Draft, RemarkKind};
-pub use draft::{InvalidDraft, Remark};
+use config_draft::ConfigDraft;
+use draft::Draft;
+pub use draft::InvalidDraft;
+pub use names::rule_id;
+pub use remark::Remark;
+use remark::RemarkKind;
 
 /// A format that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The YAML of envoyproxy/ratelimit.
     EnvoyRatelimit,
-    /// An nginx configuration with `limit_req`.
+    /// An nginx configuration with `limit_req` and `limit_conn`.
     Nginx,
     /// The declarative YAML of Kong.
     Kong,
     /// The `application.yml` of the Spring Boot starter for Bucket4j.
     Bucket4j,
-    /// The rule documents of OpenFluxGate.
+    /// The rule documents of OpenFluxGate, or its `application.yml`.
     OpenFluxgate,
+    /// The `application.yml` of Spring Cloud Gateway.
+    SpringCloudGateway,
 }
 
-/// A rule file and what it leaves out.
+/// What a text becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A rule file.
+    Rules,
+    /// A configuration, with the routes, filters, stores and rule sources of the source.
+    Config,
+}
+
+/// A rule file or a configuration, and what it leaves out.
 #[derive(Debug)]
 pub struct Imported {
-    /// The rule file, with a comment for each remark.
+    /// The file, with a comment for each remark.
     pub text: String,
     /// The number of rules.
     pub rules: usize,
+    /// The number of routes.
+    pub routes: usize,
     /// The number of things that were not carried over.
     pub lost: usize,
 }
@@ -57,13 +79,24 @@ pub enum ImportError {
     /// The text is valid, but no rule could be made from it.
     #[error("no rule could be carried over")]
     Nothing(Vec<Remark>),
+    /// The text has settings but no rules.
+    #[error("there are settings but no rules in it; `--config` writes a configuration")]
+    OnlyConfig(Vec<Remark>),
+    /// Only the rules of the format can be carried over.
+    #[error("only the rules of this format are carried over; leave out `--config`")]
+    OnlyRules,
     /// The rules are outside the domain of FluxGate, which the importer should have noticed.
     #[error("the imported rules are not valid: {0}")]
     Unusable(#[from] InvalidDraft),
 }
 
 /// Converts a text. `origin` names it in the first comment of the result.
-pub fn import(format: Format, origin: &str, text: &str) -> Result<Imported, ImportError> {
+pub fn import(
+    format: Format,
+    origin: &str,
+    text: &str,
+    output: Output,
+) -> Result<Imported, ImportError> {
     let mut faults = Faults::default();
     let read = match format {
         Format::EnvoyRatelimit => envoy_ratelimit::read,
@@ -71,6 +104,7 @@ pub fn import(format: Format, origin: &str, text: &str) -> Result<Imported, Impo
         Format::Kong => kong::read,
         Format::Bucket4j => bucket4j::read,
         Format::OpenFluxgate => openfluxgate::read,
+        Format::SpringCloudGateway => spring_cloud_gateway::read,
     };
     // A byte order mark is not part of the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -83,24 +117,54 @@ pub fn import(format: Format, origin: &str, text: &str) -> Result<Imported, Impo
     }
     draft.drop_empty_sets();
     draft.drop_repeated_band_ids();
-    if draft.sets.is_empty() {
-        return Err(ImportError::Nothing(draft.remarks));
+    let config = draft.config.take();
+    match (output, &config) {
+        (Output::Config, Some(config)) => imported_config(&draft, config, origin),
+        (Output::Config, None) => Err(ImportError::OnlyRules),
+        (Output::Rules, Some(_)) if draft.sets.is_empty() => {
+            Err(ImportError::OnlyConfig(draft.remarks))
+        }
+        (Output::Rules, _) if draft.sets.is_empty() => Err(ImportError::Nothing(draft.remarks)),
+        (Output::Rules, _) => {
+            let text = rule_file::to_yaml(&draft, origin)?;
+            let selections = draft.sets.iter().filter_map(|set| set.selection.as_ref());
+            let lost = count_lost(draft.all_remarks().chain(selections));
+            Ok(imported(&draft, text, 0, lost))
+        }
     }
-    let is_lost = |remark: &&Remark| remark.kind == RemarkKind::Lost;
-    Ok(Imported {
-        text: draft.to_yaml(origin)?,
+}
+
+fn imported_config(
+    draft: &Draft,
+    config: &ConfigDraft,
+    origin: &str,
+) -> Result<Imported, ImportError> {
+    let text = rule_file::to_config(draft, config, origin)?;
+    let lost = count_lost(draft.all_remarks().chain(config.all_remarks()));
+    Ok(imported(draft, text, config.routes.len(), lost))
+}
+
+fn imported(draft: &Draft, text: String, routes: usize, lost: usize) -> Imported {
+    Imported {
+        text,
         rules: draft.sets.iter().map(|set| set.rules.len()).sum(),
-        lost: draft.all_remarks().filter(is_lost).count(),
-    })
+        routes,
+        lost,
+    }
+}
+
+fn count_lost<'r>(remarks: impl Iterator<Item = &'r Remark>) -> usize {
+    remarks.filter(|it| it.kind == RemarkKind::Lost).count()
 }
 
 #[cfg(test)]
 mod tests {
     use fluxgate_core::RuleSets;
+    use fluxgate_core::yaml::Node;
 
     use super::*;
 
-    const SAMPLES: [(Format, &str); 5] = [
+    const SAMPLES: [(Format, &str); 7] = [
         (
             Format::EnvoyRatelimit,
             "domain: d\ndescriptors:\n- key: a\n  value: b\n  shadow_mode: true\n  rate_limit: {unit: day, \
@@ -130,13 +194,28 @@ mod tests {
              \"capacity\":9,\"label\":\"x y\",\"algorithm\":\"FIXED_WINDOW\",\"quotaPeriod\":\"DAILY\"}],\
              \"pathPatterns\":[\"/a/**\"],\"deniedIps\":[\"10.0.0.0/8\"],\"headerEquals\":{\"H\":\"v\"}}]",
         ),
+        (
+            Format::Nginx,
+            "map $http_a $k { default $http_a; '' $remote_addr; } limit_conn_zone $k zone=z:1m; server { \
+             limit_conn z 5; location /x { limit_conn z 7; limit_conn_dry_run on; } }",
+        ),
+        (
+            Format::SpringCloudGateway,
+            "spring.cloud.gateway:\n  routes:\n  - id: 주문\n    uri: http://a:1\n    predicates: \
+             ['Path=/a/{b},/c/**', 'Host=**.d.e', Header=F, 'Method=GET']\n    filters:\n    - name: \
+             RequestRateLimiter\n      args: {redis-rate-limiter: {replenishRate: 2, burstCapacity: 9}, \
+             key-resolver: '#{@gResolver}'}\n    - StripPrefix=1\n",
+        ),
     ];
 
     /// Whatever the text is, the result is a valid rule file or an error about the text.
     #[test]
     fn damaged_texts_never_give_unusable_rules() {
         for (format, text) in SAMPLES {
-            assert!(import(format, "sample", text).is_ok(), "{format:?}");
+            assert!(
+                import(format, "sample", text, Output::Rules).is_ok(),
+                "{format:?}"
+            );
             let mut imported = 0;
             for (index, char) in text.char_indices() {
                 let (begin, end) = (&text[..index], &text[index + char.len_utf8()..]);
@@ -148,10 +227,13 @@ mod tests {
                     format!("{begin}{char}{char}{end}"),
                 ];
                 for variant in variants {
-                    match import(format, "sample", &variant) {
+                    match import(format, "sample", &variant, Output::Rules) {
                         Err(ImportError::Unusable(error)) => panic!("{variant}\n{error}"),
                         Err(_) => {}
                         Ok(found) => {
+                            let config = import(format, "sample", &variant, Output::Config);
+                            let config = config.map(|it| it.text).unwrap_or_default();
+                            assert!(Node::parse(&config).is_ok(), "{variant}\n{config}");
                             let read = RuleSets::from_yaml(&found.text);
                             assert!(read.is_ok(), "{variant}\n{}\n{read:?}", found.text);
                             imported += 1;

@@ -30,8 +30,43 @@ impl UniqueNames {
 
     /// Returns a unique identifier that resembles the name.
     pub(crate) fn unique_id(&mut self, name: &str) -> String {
-        self.unique(&slug(name))
+        self.unique(&rule_id(name))
     }
+}
+
+/// Returns the id of a rule, `[a-z0-9][a-z0-9_-]*`, for a name of another program.
+///
+/// The id resembles the name. A name with letters that an id cannot hold gets an id that ends in
+/// a hash of the name, so that it is the same each time and no other name has it.
+///
+/// ```
+/// use fluxgate_import::rule_id;
+///
+/// assert_eq!(rule_id("Per User"), "per-user");
+/// assert_eq!(rule_id("사용자-api"), "api-2db50ba51205");
+/// ```
+pub fn rule_id(name: &str) -> String {
+    let id = slug(name);
+    if is_expressible(name) {
+        id
+    } else {
+        let hash = fnv1a(name) & 0xffff_ffff_ffff;
+        format!("{id}-{hash:012x}")
+    }
+}
+
+/// Returns whether an id can hold every letter and digit of a name.
+pub(crate) fn is_expressible(name: &str) -> bool {
+    !name
+        .chars()
+        .any(|it| it.is_alphanumeric() && !it.is_ascii())
+}
+
+/// The hash FNV-1a of 64 bits.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// Returns an identifier, `[a-z0-9][a-z0-9_-]*`, that resembles a name.
@@ -126,6 +161,19 @@ mod tests {
             assert_eq!(slug(name), expected, "{name}");
         }
         assert!(slug(&"x".repeat(1000)).len() <= MAX_ID);
+    }
+
+    #[test]
+    fn names_with_other_letters_have_ids_of_their_own() {
+        let names = ["사용자", "주문", "사용자-api", "api-사용자", "é"];
+        let ids = names.map(rule_id);
+        for (index, id) in ids.iter().enumerate() {
+            assert!(!ids[..index].contains(id), "{id}");
+            assert_eq!(*id, rule_id(names[index]));
+            assert_eq!(*id, slug(id));
+        }
+        let long = rule_id(&"가x".repeat(1000));
+        assert!(long.len() <= MAX_ID + 13, "{long}");
     }
 
     #[test]

@@ -1,23 +1,26 @@
-//! An nginx configuration with `limit_req`.
+//! An nginx configuration with `limit_req` and `limit_conn`.
 //!
 //! A zone counts requests by a key; `limit_req` applies it to a server or a location, with a
-//! burst of its own. Uses of one zone with the same burst become one rule. Each server becomes
-//! a rule set, because rules do not match hosts.
+//! burst of its own, and `limit_conn` with a number of requests in progress. Equal uses of one
+//! zone become one rule. Each server becomes a rule set, because rules do not match hosts.
 
 mod areas;
 mod key;
 mod limits;
+mod maps;
 mod parse;
+mod routes;
 
 use std::collections::{HashMap, HashSet};
 
+use fluxgate_core::OnMissingKey;
 use fluxgate_core::yaml::{Fault, Faults};
 
 use crate::draft::{Draft, Remark, RuleDraft, RuleSetDraft};
 use crate::names::{UniqueNames, set_name};
 use areas::{Area, Kind};
-use key::{ExemptingKey, Exemptions};
-use limits::{Zone, ZoneUse};
+use limits::{UseKind, Zone, ZoneUse};
+use maps::{Maps, ResolvedKey};
 use parse::Directive;
 
 /// The most servers and locations of a configuration.
@@ -30,7 +33,7 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
         faults,
         remarks: Vec::new(),
         zones: HashMap::new(),
-        exemptions: Exemptions::default(),
+        maps: Maps::default(),
         areas: 0,
         has_include: false,
     };
@@ -38,32 +41,66 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
     let mut servers = Vec::new();
     reader.block(&directives, &InheritedLimits::default(), &mut servers);
     let mut sets = ServerSets::default();
+    let mut set_names = HashMap::new();
     for server in &servers {
-        sets.add(server, reader.set(server));
+        let name = sets.add(server, reader.set(server));
+        set_names.extend(name.map(|name| (server.line(), name)));
     }
     let mut sets = sets.all;
+    let config = routes::read(&directives, &set_names);
     reader.remark_on_shared_zones(&mut sets);
     Ok(Draft {
         remarks: reader.remarks,
         sets,
+        config,
     })
 }
 
 /// The limits that a block inherits from the block around it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct InheritedLimits {
-    /// The limits, with the lines of their directives.
-    limits: Vec<(ZoneUse, usize)>,
+    requests: OwnLimits,
+    connections: OwnLimits,
+}
+
+/// The limits of `limit_req`, or those of `limit_conn`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct OwnLimits {
+    limits: Vec<ZoneUse>,
     is_dry_run: bool,
 }
 
 impl InheritedLimits {
+    fn is_empty(&self) -> bool {
+        self.requests.limits.is_empty() && self.connections.limits.is_empty()
+    }
+
     fn effective(&self) -> Vec<ZoneUse> {
-        let limits = self.limits.iter().map(|(limit, _)| ZoneUse {
-            is_dry_run: self.is_dry_run,
-            ..limit.clone()
+        let all = [&self.requests, &self.connections].into_iter();
+        let effective = all.flat_map(|own| {
+            own.limits.iter().map(|limit| ZoneUse {
+                is_dry_run: own.is_dry_run,
+                ..limit.clone()
+            })
         });
-        limits.collect()
+        effective.collect()
+    }
+}
+
+impl OwnLimits {
+    /// Returns limits of a block inside of this one, which has none of its own yet.
+    fn inside(&self) -> Self {
+        Self {
+            limits: Vec::new(),
+            is_dry_run: self.is_dry_run,
+        }
+    }
+
+    /// Takes over the limits of the block around it, unless it has its own.
+    fn inherit(&mut self, above: &Self) {
+        if self.limits.is_empty() {
+            self.limits.clone_from(&above.limits);
+        }
     }
 }
 
@@ -71,7 +108,7 @@ struct Reader<'r> {
     faults: &'r mut Faults,
     remarks: Vec<Remark>,
     zones: HashMap<String, Zone>,
-    exemptions: Exemptions,
+    maps: Maps,
     areas: usize,
     has_include: bool,
 }
@@ -84,12 +121,15 @@ impl Reader<'_> {
                 self.has_include = true;
             }
             if matches!(directive.name.as_str(), "geo" | "map") {
-                self.exemptions.add(directive);
+                self.maps.add(directive);
                 continue;
             }
-            if directive.name == "limit_req_zone"
-                && let Some(zone) = limits::zone(directive, self.faults)
-            {
+            let zone = match directive.name.as_str() {
+                "limit_req_zone" => limits::zone(directive, self.faults),
+                "limit_conn_zone" => limits::connection_zone(directive, self.faults),
+                _ => None,
+            };
+            if let Some(zone) = zone {
                 if let Some(first) = self.zones.get(&zone.name) {
                     let text = format!("zone `{}` is already on line {}", zone.name, first.line);
                     self.faults.add(directive.position, text);
@@ -125,7 +165,7 @@ impl Reader<'_> {
         }
         // A part of a configuration, which another file includes.
         let locations = directives.iter().filter(|it| it.name == "location");
-        let has_limits = !own.limits.is_empty() && above.limits.is_empty();
+        let has_limits = !own.is_empty() && above.is_empty();
         if !has_blocks && (has_limits || locations.count() > 0) {
             let mut areas = vec![Area::server(1, own.effective())];
             self.locations(directives, &own, false, &mut areas);
@@ -182,7 +222,7 @@ impl Reader<'_> {
             // A named location.
             if directive.argument(0).starts_with('@') {
                 // Requests come here from another location, which has counted them.
-                if own.limits != above.limits {
+                if own != *above {
                     let text = format!("the limits of `{}`", directive.text());
                     self.remarks.push(Remark::lost(directive.line(), text));
                 }
@@ -205,43 +245,66 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the limits of a block. Its own limits replace all of the block around it.
+    /// Reads the limits of a block. Its own limits replace all of the block around it that are
+    /// of their kind.
     fn inherit(&mut self, directives: &[Directive], above: &InheritedLimits) -> InheritedLimits {
         let mut own = InheritedLimits {
-            limits: Vec::new(),
-            is_dry_run: above.is_dry_run,
+            requests: above.requests.inside(),
+            connections: above.connections.inside(),
         };
         for directive in directives {
-            let line = directive.line();
             match directive.name.as_str() {
                 "limit_req" => {
                     let limit = limits::zone_use(directive, self.faults);
-                    let Some(limit) = limit else { continue };
-                    if self.zones.contains_key(&limit.zone) {
-                        own.limits.push((limit, line));
-                    } else if self.has_include {
-                        let text = format!("`{}`: its zone is not in this file", directive.text());
-                        self.remarks.push(Remark::lost(line, text));
-                    } else {
-                        let text = format!("zone `{}` is not defined", limit.zone);
-                        self.faults.add(directive.position, text);
-                    }
+                    own.requests.limits.extend(self.known(limit, directive));
                 }
-                "limit_req_dry_run" => match directive.argument(0) {
-                    "on" => own.is_dry_run = true,
-                    "off" => own.is_dry_run = false,
-                    other => {
-                        let text = format!("`limit_req_dry_run` must be on or off, not `{other}`");
-                        self.faults.add(directive.position, text);
-                    }
-                },
+                "limit_conn" => {
+                    let limit = limits::connections(directive, self.faults);
+                    own.connections.limits.extend(self.known(limit, directive));
+                }
+                "limit_req_dry_run" => self.dry_run(directive, &mut own.requests),
+                "limit_conn_dry_run" => self.dry_run(directive, &mut own.connections),
                 _ => self.remark_on(directive),
             }
         }
-        if own.limits.is_empty() {
-            own.limits.clone_from(&above.limits);
-        }
+        own.requests.inherit(&above.requests);
+        own.connections.inherit(&above.connections);
         own
+    }
+
+    /// Returns a limit if its zone is known.
+    fn known(&mut self, limit: Option<ZoneUse>, directive: &Directive) -> Option<ZoneUse> {
+        let limit = limit?;
+        let zone = self.zones.get(&limit.zone);
+        let limits_requests = matches!(limit.kind, UseKind::Requests { .. });
+        if zone.is_some_and(|zone| zone.rate.is_some() == limits_requests) {
+            return Some(limit);
+        }
+        if zone.is_none() && self.has_include {
+            let text = format!("`{}`: its zone is not in this file", directive.text());
+            self.remarks.push(Remark::lost(directive.line(), text));
+        } else if let Some(zone) = zone {
+            let text = format!(
+                "zone `{}` on line {} is of another kind",
+                zone.name, zone.line
+            );
+            self.faults.add(directive.position, text);
+        } else {
+            let text = format!("zone `{}` is not defined", limit.zone);
+            self.faults.add(directive.position, text);
+        }
+        None
+    }
+
+    fn dry_run(&mut self, directive: &Directive, own: &mut OwnLimits) {
+        match directive.argument(0) {
+            "on" => own.is_dry_run = true,
+            "off" => own.is_dry_run = false,
+            other => {
+                let text = format!("`{}` must be on or off, not `{other}`", directive.name);
+                self.faults.add(directive.position, text);
+            }
+        }
     }
 
     /// Adds a remark on a directive that has no counterpart.
@@ -258,13 +321,9 @@ impl Reader<'_> {
                 }
                 format!("`{text}`: the file is not read")
             }
-            "limit_conn" | "limit_conn_zone" => format!("`{text}`: it limits connections"),
-            "limit_conn_status" | "limit_conn_dry_run" | "limit_conn_log_level" => {
-                format!("`{text}`")
-            }
             "limit_rate" | "limit_rate_after" => format!("`{text}`: it limits bandwidth"),
-            "limit_req_log_level" => format!("`{text}`"),
-            "limit_req_status" if directive.argument(0) != "429" => {
+            "limit_req_log_level" | "limit_conn_log_level" => format!("`{text}`"),
+            "limit_req_status" | "limit_conn_status" if directive.argument(0) != "429" => {
                 format!("`{text}`: a denied request is answered with 429")
             }
             _ => return,
@@ -295,12 +354,13 @@ impl Reader<'_> {
         ids: &mut UniqueNames,
     ) -> Option<RuleDraft> {
         let zone = self.zones.get(&limit.zone)?;
-        let exempting = self.exemptions.resolve(&zone.key);
-        let ExemptingKey { key, addresses } = exempting.unwrap_or_else(|| ExemptingKey {
-            key: zone.key.clone(),
-            addresses: Vec::new(),
-        });
-        let key = match key::convert(&key, zone.line) {
+        let resolved = self.maps.resolve(&zone.key);
+        let ResolvedKey {
+            key,
+            addresses,
+            falls_back_to_address,
+        } = resolved.unwrap_or_else(|| ResolvedKey::plain(&zone.key));
+        let mut key = match key::convert(&key, zone.line) {
             Ok(key) => key,
             Err(variable) => {
                 let text = format!("zone `{}`: rules cannot count by {variable}", zone.name);
@@ -311,6 +371,9 @@ impl Reader<'_> {
                 return None;
             }
         };
+        if falls_back_to_address {
+            key.on_missing_key = OnMissingKey::Ip;
+        }
         let coverage = areas::coverage(&server.areas, limit);
         for (line, location) in &coverage.missed {
             let text = format!("the limit of `{location}`: no path pattern matches the same paths");
@@ -320,7 +383,7 @@ impl Reader<'_> {
         if !covers_server && coverage.path.is_empty() {
             return None;
         }
-        let mut rule = limits::rule(ids.unique_id(&zone.name), zone, limit);
+        let mut rule = limits::rule(ids.unique_id(&zone.name), zone, limit)?;
         rule.name = Some(zone.name.clone());
         rule.remarks.extend(key.remarks);
         for (line, location) in &coverage.extra {
@@ -394,12 +457,12 @@ struct ServerSets {
 }
 
 impl ServerSets {
-    /// Adds the set of a server, unless it has no rules. Servers with the same name and limits,
+    /// Adds the set of a server, unless it has no rules, and returns its name. Servers with the same name and limits,
     /// such as those for HTTP and HTTPS, share one set, because nginx counts their requests
     /// together.
-    fn add(&mut self, server: &Server, mut set: RuleSetDraft) {
+    fn add(&mut self, server: &Server, mut set: RuleSetDraft) -> Option<String> {
         if set.rules.is_empty() {
-            return;
+            return None;
         }
         let remark = (!server.aliases.is_empty()).then(|| {
             let names = server.aliases.join(", ");
@@ -415,7 +478,7 @@ impl ServerSets {
             let is_known = |new: &Remark| remarks.iter().any(|known| known.text == new.text);
             let new = remark.filter(|remark| !is_known(remark));
             remarks.extend(new);
-            return;
+            return Some(self.all[index].name.clone());
         }
         set.remarks.extend(remark);
         if let Some(&first) = same_name.first() {
@@ -427,6 +490,8 @@ impl ServerSets {
         }
         set.name = self.names.unique(&server.name);
         same_name.push(self.all.len());
+        let name = set.name.clone();
         self.all.push(set);
+        Some(name)
     }
 }

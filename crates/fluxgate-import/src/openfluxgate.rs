@@ -1,7 +1,9 @@
-//! The rule documents of OpenFluxGate, as its MongoDB collection and its REST API write them.
+//! The rule documents of OpenFluxGate, as its MongoDB collection and its REST API write them, or
+//! the `application.yml` of an application.
 //!
-//! The text is JSON or YAML: one document, a list of them, or a mapping with `rules`.
+//! Rules are in JSON or YAML: one document, a list of them, or a mapping with `rules`.
 
+mod application;
 mod bands;
 
 use std::collections::HashMap;
@@ -13,8 +15,9 @@ use fluxgate_core::{Algorithm, KeyPart, ValueMatch};
 
 use crate::draft::{Conditions, Draft, Remark, RuleDraft, RuleSetDraft};
 use crate::fields::{Fields, items};
-use crate::names::{UniqueNames, network, network_text, set_name, slug};
+use crate::names::{UniqueNames, is_expressible, network, network_text, rule_id, set_name};
 use crate::path_patterns;
+use crate::spring::Properties;
 use bands::AlgorithmBands;
 
 /// The fields of a rule, except for its conditions.
@@ -29,8 +32,13 @@ const IRRELEVANT: &str = "_id _class __v createdAt updatedAt description";
 
 /// Reads rule documents.
 pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
-    let node = crate::fields::document(text)?;
+    let nodes = crate::fields::documents(text)?;
     let mut remarks = Vec::new();
+    if nodes.iter().any(application::is_application) {
+        let properties = Properties::read(text, &["fluxgate"], &mut remarks)?;
+        return Ok(application::read(&properties, remarks, faults));
+    }
+    let node = crate::fields::document(text)?;
     let (documents, default_set) = documents(&node, &mut remarks, faults);
     let mut reader = DocumentReader {
         faults,
@@ -48,7 +56,11 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
         .into_iter()
         .map(|set| set.finish(&mut remarks))
         .collect();
-    Ok(Draft { remarks, sets })
+    Ok(Draft {
+        remarks,
+        sets,
+        config: None,
+    })
 }
 
 /// Returns the documents, and the rule set of those that name none.
@@ -116,7 +128,7 @@ impl PendingSet {
             rule.conditions.not_ip.extend(common.iter().cloned());
         }
         if !denied.is_empty() {
-            let mut rule = RuleDraft::denying("denied-ips".into());
+            let mut rule = RuleDraft::denying("denied-ips".into(), 403);
             rule.conditions.ip = denied;
             // A document may have this id, too.
             while rules.iter().any(|it| it.id == rule.id) {
@@ -143,8 +155,7 @@ impl DocumentReader<'_> {
             return;
         };
         let mut rule = RuleDraft::new(String::new(), Algorithm::TokenBucket);
-        rule.name = fields.text("name", self.faults).map(str::to_owned);
-        rule.name.take_if(|name| *name == slug(id));
+        self.name(&fields, id, &mut rule);
         rule.enabled = fields.boolean("enabled", true, self.faults);
         rule.key = self.key(&fields);
         let policies = [
@@ -209,12 +220,34 @@ impl DocumentReader<'_> {
                 rule.remarks.clear();
             }
             let suffix = if is_split { part.id_suffix() } else { "" };
-            rule.id = ids.unique_id(&format!("{id}{suffix}"));
+            rule.id = ids.unique(&format!("{}{suffix}", rule_id(id)));
             rule.algorithm = part.algorithm;
             rule.bands = part.bands;
             rule.remarks.extend(part.remarks);
             pending.rules.push(rule);
         }
+    }
+
+    /// Sets the name of a rule. An id that a rule cannot have is kept there.
+    fn name(&mut self, fields: &Fields<'_>, id: &str, rule: &mut RuleDraft) {
+        let made = rule_id(id);
+        let own = fields
+            .text("name", self.faults)
+            .filter(|name| *name != made);
+        if made == id {
+            rule.name = own.map(str::to_owned);
+            return;
+        }
+        let line = fields.line("id");
+        let is_kept = !is_expressible(id) || own.is_none();
+        let kept = if is_kept { " and kept in `name`" } else { "" };
+        let text = format!("the id `{id}` is `{made}` here{kept}");
+        rule.remarks.push(Remark::changed(line, text));
+        if is_kept && let Some(own) = own.filter(|own| *own != id) {
+            let text = format!("the name `{own}`");
+            rule.remarks.push(Remark::lost(fields.line("name"), text));
+        }
+        rule.name = Some(if is_kept { id } else { own.unwrap_or(id) }.to_owned());
     }
 
     fn key(&mut self, fields: &Fields<'_>) -> Vec<KeyPart> {

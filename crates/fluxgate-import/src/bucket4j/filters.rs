@@ -9,6 +9,7 @@ use crate::draft::{Conditions, MAX_UNITS, Remark, RuleDraft};
 use crate::fields::{Fields, whole_number};
 use crate::names::{UniqueNames, slug};
 use crate::path_patterns::{self, Anchors};
+use crate::spring::fields;
 
 /// What is read of a filter.
 const FILTER: &str = "id url strategy ratelimits httpresponsebody httpresponseheaders \
@@ -21,15 +22,6 @@ const LIMIT: &str = "cachekey expression executecondition postexecutecondition s
 /// The settings of filters that are about caches, metrics and the order of filters.
 const IRRELEVANT: &str = "cachename filtermethod filterorder httpcontenttype metrics \
     majorversion minorversion";
-
-/// Reads a mapping whose names may be written in any of the styles that Spring accepts.
-pub(super) fn fields<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> Fields<'n> {
-    let spelling = |name: &str| {
-        let letters = name.chars().filter(|char| !matches!(char, '-' | '_'));
-        letters.collect::<String>().to_ascii_lowercase()
-    };
-    Fields::with_names(node, what, spelling, faults)
-}
 
 /// Reads filters.
 pub(super) struct FilterReader<'r> {

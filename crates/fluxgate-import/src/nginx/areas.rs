@@ -165,12 +165,12 @@ fn can_exclude(other: &Area, used: &[&Area]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nginx::limits::UseKind;
 
     fn limit(zone: &str) -> ZoneUse {
         ZoneUse {
             zone: zone.into(),
-            burst: 0,
-            undelayed: 0,
+            kind: UseKind::Connections { most: 1 },
             is_dry_run: false,
         }
     }

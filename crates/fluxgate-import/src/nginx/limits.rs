@@ -1,4 +1,4 @@
-//! The zones and the limits of `limit_req`.
+//! The zones and the limits of `limit_req` and `limit_conn`.
 
 use std::time::Duration;
 
@@ -9,25 +9,43 @@ use super::parse::{Directive, Word};
 use crate::draft::{BandDraft, MAX_UNITS, MAX_WINDOW, Remark, RuleDraft, largest_capacity};
 use crate::fields::parse_digits;
 
-/// A zone: the key that requests are counted by, and their rate.
+/// A zone: the key that requests are counted by.
 #[derive(Debug)]
 pub(super) struct Zone {
     pub(super) line: usize,
     pub(super) name: String,
     /// The key, as it is written.
     pub(super) key: String,
-    pub(super) requests: u64,
-    pub(super) period: Duration,
+    /// The rate of a zone of `limit_req`.
+    pub(super) rate: Option<Rate>,
+}
+
+/// The rate of a zone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    requests: u64,
+    period: Duration,
 }
 
 /// A use of a zone. Uses that are equal count together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ZoneUse {
     pub(super) zone: String,
-    pub(super) burst: u64,
-    /// How many excess requests are not delayed.
-    pub(super) undelayed: u64,
+    pub(super) kind: UseKind,
     pub(super) is_dry_run: bool,
+}
+
+/// What a use of a zone limits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum UseKind {
+    /// The rate of requests.
+    Requests {
+        burst: u64,
+        /// How many excess requests are not delayed.
+        undelayed: u64,
+    },
+    /// The requests in progress.
+    Connections { most: u64 },
 }
 
 /// Reads `limit_req_zone KEY zone=NAME:SIZE rate=RATE`.
@@ -73,8 +91,45 @@ pub(super) fn zone(directive: &Directive, faults: &mut Faults) -> Option<Zone> {
         line: directive.line(),
         name: name.to_owned(),
         key: key.text.clone(),
-        requests,
-        period,
+        rate: Some(Rate { requests, period }),
+    })
+}
+
+/// Reads `limit_conn_zone KEY zone=NAME:SIZE`.
+pub(super) fn connection_zone(directive: &Directive, faults: &mut Faults) -> Option<Zone> {
+    let (key, zone) = match directive.arguments.as_slice() {
+        [key, zone] => (Some(key), zone.text.strip_prefix("zone=")),
+        _ => (None, None),
+    };
+    let name = zone.and_then(|it| it.split_once(':')).map(|(name, _)| name);
+    let (Some(key), Some(name)) = (key, name.filter(|it| !it.is_empty())) else {
+        let text = "`limit_conn_zone` needs a key and `zone=NAME:SIZE`";
+        faults.add(directive.position, text);
+        return None;
+    };
+    Some(Zone {
+        line: directive.line(),
+        name: name.to_owned(),
+        key: key.text.clone(),
+        rate: None,
+    })
+}
+
+/// Reads `limit_conn NAME NUMBER`.
+pub(super) fn connections(directive: &Directive, faults: &mut Faults) -> Option<ZoneUse> {
+    let most = match directive.arguments.as_slice() {
+        [_, most] => parse_digits(&most.text).filter(|it| (1..=65_535).contains(it)),
+        _ => None,
+    };
+    let Some(most) = most else {
+        let text = "`limit_conn` needs a zone and a number of connections from 1 to 65535";
+        faults.add(directive.position, text);
+        return None;
+    };
+    Some(ZoneUse {
+        zone: directive.argument(0).to_owned(),
+        kind: UseKind::Connections { most },
+        is_dry_run: false,
     })
 }
 
@@ -96,8 +151,10 @@ pub(super) fn zone_use(directive: &Directive, faults: &mut Faults) -> Option<Zon
     };
     Some(ZoneUse {
         zone: zone.to_owned(),
-        burst,
-        undelayed: delay.map_or(burst, |delay| delay.min(burst)),
+        kind: UseKind::Requests {
+            burst,
+            undelayed: delay.map_or(burst, |delay| delay.min(burst)),
+        },
         is_dry_run: false,
     })
 }
@@ -116,38 +173,55 @@ fn unknown(directive: &Directive, word: &Word, faults: &mut Faults) {
     faults.add(word.position, text);
 }
 
-/// Returns the rule of a limit, without its conditions and its key.
+/// Returns the rule of a limit, without its conditions and its key, if the zone is of its kind.
+pub(super) fn rule(id: String, zone: &Zone, limit: &ZoneUse) -> Option<RuleDraft> {
+    let mut rule = match (&limit.kind, zone.rate) {
+        (UseKind::Requests { burst, undelayed }, Some(rate)) => {
+            bucket(id, zone.line, rate, *burst, *undelayed)
+        }
+        (UseKind::Connections { most }, None) => {
+            let mut rule = RuleDraft::new(id, Algorithm::Concurrency);
+            rule.bands.push(BandDraft::slots(*most));
+            rule
+        }
+        _ => return None,
+    };
+    rule.shadow = limit.is_dry_run;
+    Some(rule)
+}
+
+/// Returns the rule of a rate.
 ///
 /// nginx admits a request if at most `burst` requests are in excess before it, so `burst` + 1
 /// requests pass at once. If only a part of the burst is delayed, the bucket holds the
 /// undelayed part, and the other requests wait.
-pub(super) fn rule(id: String, zone: &Zone, limit: &ZoneUse) -> RuleDraft {
-    let is_shaped = limit.undelayed == 0 && limit.burst > 0;
+fn bucket(id: String, line: usize, rate: Rate, burst: u64, undelayed: u64) -> RuleDraft {
+    let Rate { requests, period } = rate;
+    let is_shaped = undelayed == 0 && burst > 0;
     let algorithm = if is_shaped {
         Algorithm::LeakyBucket
     } else {
         Algorithm::TokenBucket
     };
     let mut rule = RuleDraft::new(id, algorithm);
-    let mut at_once = limit.burst;
-    if !is_shaped && limit.undelayed < limit.burst {
-        at_once = limit.undelayed;
-        let waiting = u128::from(limit.burst - limit.undelayed);
-        let millis = (waiting * zone.period.as_millis()).div_ceil(zone.requests.into());
+    let mut at_once = burst;
+    if !is_shaped && undelayed < burst {
+        at_once = undelayed;
+        let waiting = u128::from(burst - undelayed);
+        let millis = (waiting * period.as_millis()).div_ceil(requests.into());
         let wait = u64::try_from(millis).map_or(MAX_WINDOW, Duration::from_millis);
         rule.max_wait = Some(wait.min(MAX_WINDOW));
     }
     let wanted = at_once.saturating_add(1);
-    let most = largest_capacity(zone.requests, zone.period);
+    let most = largest_capacity(requests, period);
     let capacity = wanted.min(most);
     if capacity < wanted {
-        let (burst, most) = (limit.burst, most - 1);
+        let most = most - 1;
         let text = format!("a burst of {burst} is reduced to {most}, the maximum");
-        rule.remarks.push(Remark::changed(zone.line, text));
+        rule.remarks.push(Remark::changed(line, text));
     }
-    let mut band = BandDraft::new(capacity, zone.period);
-    band.refill = (capacity != zone.requests).then_some(zone.requests);
+    let mut band = BandDraft::new(capacity, period);
+    band.refill = (capacity != requests).then_some(requests);
     rule.bands.push(band);
-    rule.shadow = limit.is_dry_run;
     rule
 }

@@ -10,13 +10,14 @@ mod kong;
 mod nginx;
 mod openfluxgate;
 mod rejected;
+mod spring_cloud_gateway;
 
 use fluxgate_core::RuleSets;
-use fluxgate_import::{Format, ImportError, Imported};
+use fluxgate_import::{Format, ImportError, Imported, Output};
 use fluxgate_simulate::{Options, Simulation};
 
 fn import(format: Format, text: &str) -> Result<Imported, ImportError> {
-    fluxgate_import::import(format, "source", text)
+    fluxgate_import::import(format, "source", text, Output::Rules)
 }
 
 /// Returns the rules for a text, which must be valid, and the same each time.

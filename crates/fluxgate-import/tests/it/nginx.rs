@@ -112,9 +112,7 @@ fn a_site_is_carried_over_by_its_locations() {
         &[
             "# not carried over: `include conf.d/*.conf`: the file is not read (line 5)",
             "# not carried over: zone `mapped`: rules cannot count by $limit (line 8)",
-            "# not carried over: `limit_conn_zone $binary_remote_addr zone=conns:10m`: it limits connections (line 9)",
             "# not carried over: `limit_req_status 444`: a denied request is answered with 429 (line 11)",
-            "# not carried over: `limit_conn conns 10`: it limits connections (line 20)",
             "# not carried over: the limits of `location @fallback` (line 26)",
             "\"shop.example.com\":",
             "# changed: the requests of `/api/` count here too (line 18)",
@@ -125,6 +123,10 @@ fn a_site_is_carried_over_by_its_locations() {
             "key: [\"header:x-api-key\"]",
             "on_missing_key: skip",
             "- { capacity: 2, window: 1m, refill: 60 }",
+            "- id: conns",
+            "path: [\"/api/*/**\", \"/api/open/*/**\"]",
+            "algorithm: concurrency",
+            "- { capacity: 10 }",
             "- id: perip-2",
             "mode: shadow",
             "path: [\"/api/health\"]",
@@ -300,4 +302,64 @@ fn a_named_group_is_a_group() {
         &rules(Format::Nginx, &text),
         &["path: [\"/users/?*/orders\"]"],
     );
+}
+
+#[test]
+fn requests_in_progress_become_slots() {
+    let text = "
+map $http_x_api_key $client { default $http_x_api_key; '' $binary_remote_addr; }
+limit_conn_zone $client zone=clients:10m;
+limit_conn_zone $binary_remote_addr zone=addr:10m;
+limit_req_zone $client zone=rate:10m rate=1r/s;
+limit_conn_status 503;
+limit_conn addr 20;
+server {
+    server_name a;
+    limit_req zone=rate;
+    location /reports/ { limit_conn clients 2; limit_conn addr 9; limit_conn_dry_run on; }
+}
+";
+    let rules = rules(Format::Nginx, text);
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: `limit_conn_status 503`: a denied request is answered with 429 (line 6)",
+            "a:",
+            "- id: rate",
+            "key: [\"header:x-api-key\"]",
+            "- { capacity: 1, window: 1s }",
+            "# changed: zone `addr` is one counter in nginx; a/addr-2 and this rule have their own (line 4)",
+            "- id: addr",
+            "not_path: [\"/reports/*/**\"]",
+            "scope: per_ip",
+            "algorithm: concurrency",
+            "- { capacity: 20 }",
+            "- id: clients",
+            "mode: shadow",
+            "path: [\"/reports/*/**\"]",
+            "key: [\"header:x-api-key\"]",
+            "algorithm: concurrency",
+            "- { capacity: 2 }",
+            "- id: addr-2",
+            "mode: shadow",
+            "- { capacity: 9 }",
+        ],
+    );
+    let request = |key: &str| format!("\"ip\":\"192.0.2.1\",\"path\":\"/\"{key}");
+    let (bare, keyed) = (request(""), request(",\"headers\":{\"x-api-key\":\"k\"}"));
+    let (bare, keyed) = (bare.as_str(), keyed.as_str());
+    assert_eq!(at_once(&rules, &[bare, bare, keyed, keyed, bare]), "adadd");
+}
+
+#[test]
+fn a_zone_has_one_kind() {
+    let text = "limit_conn_zone $uri zone=z:1m;\nlimit_req zone=z;\nlimit_conn z;\nlimit_conn z 0;\n\
+                limit_conn_zone $uri z;\nlimit_conn_dry_run perhaps;\n";
+    let error = super::import(Format::Nginx, text).unwrap_err().to_string();
+    let expected = "2:1: zone `z` on line 1 is of another kind\n\
+        3:1: `limit_conn` needs a zone and a number of connections from 1 to 65535\n\
+        4:1: `limit_conn` needs a zone and a number of connections from 1 to 65535\n\
+        5:1: `limit_conn_zone` needs a key and `zone=NAME:SIZE`\n\
+        6:1: `limit_conn_dry_run` must be on or off, not `perhaps`";
+    assert_eq!(error, expected);
 }

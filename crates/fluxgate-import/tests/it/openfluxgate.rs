@@ -1,6 +1,6 @@
 //! OpenFluxGate.
 
-use fluxgate_import::Format;
+use fluxgate_import::{Format, Output};
 
 use super::{assert_lines, at_once, rules};
 
@@ -138,4 +138,146 @@ rules:
         ],
     );
     assert_eq!(rules.matches("# not carried over").count(), 5, "{rules}");
+}
+
+#[test]
+fn ids_that_rules_cannot_have_are_kept_as_names() {
+    let text = "
+- { id: 사용자별-한도, name: 사용자, bands: [ { windowSeconds: 1, capacity: 1 } ] }
+- { id: 주문, bands: [ { windowSeconds: 1, capacity: 1 } ] }
+- { id: Per-User, name: Per user, bands: [ { windowSeconds: 1, capacity: 1 } ] }
+";
+    let both = rules(Format::OpenFluxgate, text);
+    let [first, second] = ["사용자별-한도", "주문"].map(fluxgate_import::rule_id);
+    assert_lines(
+        &both,
+        &[
+            &format!(
+                "# changed: the id `사용자별-한도` is `{first}` here and kept in `name` (line 2)"
+            ),
+            "# not carried over: the name `사용자` (line 2)",
+            &format!("- id: {first}"),
+            "name: \"사용자별-한도\"",
+            &format!("- id: {second}"),
+            "name: \"주문\"",
+            "# changed: the id `Per-User` is `per-user` here (line 4)",
+            "- id: per-user",
+            "name: \"Per user\"",
+        ],
+    );
+    // The id does not depend on other rules.
+    let alone = text.lines().nth(2).unwrap();
+    let alone = rules(Format::OpenFluxgate, alone);
+    assert_lines(&alone, &[&format!("- id: {second}")]);
+}
+
+fn config(text: &str) -> String {
+    let found = fluxgate_import::import(Format::OpenFluxgate, "source", text, Output::Config);
+    let found = found.unwrap();
+    let lost = found.text.matches("# not carried over: ").count();
+    assert_eq!(found.lost, lost, "{}", found.text);
+    found.text
+}
+
+#[test]
+fn an_application_becomes_a_config() {
+    let found = config(
+        "
+spring.application.name: ${NAME}
+fluxgate:
+  mongo:
+    enabled: true
+    uri: mongodb://${USER:ann}:secret@db:27017/fluxgate?authSource=admin
+    database: limits
+    event-collection: events
+    ddl-auto: create
+  redis: { enabled: true, uri: 'redis://r:6379?timeout=5s', timeout-ms: 100 }
+  ratelimit:
+    filterEnabled: true
+    default-rule-set-id: api
+    include-patterns: /api/**, /*
+    exclude-patterns: [ /health, '/x/{id:[0-9]+}' ]
+    client-ip-header: X-Real-IP
+    include-headers: false
+    filter-order: 1
+    wait-for-refill: { enabled: true, max-wait-time-ms: 2000 }
+    burst: 5
+  reload: { strategy: NONE, cache.ttl: 5m, pubsub.channel: other }
+  resilience: { retry.max-attempts: 3, circuit-breaker.fallback: FAIL_CLOSED }
+  metrics.enabled: true
+---
+spring.config.activate.on-profile: docker
+fluxgate.redis.uri: redis://docker
+",
+    );
+    let expected = r##"# Imported from source
+# changed: `${USER}` is its default, ann (line 6)
+# not carried over: the settings for the profile `docker`: import them as a file (line 25)
+# not carried over: `fluxgate.ratelimit.burst` (line 20)
+# changed: OpenFluxGate denies requests if Redis fails; FluxGate goes on counting in the process, unless the rule set says `on_error: deny` (line 22)
+# not carried over: `fluxgate.resilience.retry.max-attempts`: FluxGate has a breaker of its own (line 22)
+# not carried over: `fluxgate.metrics.enabled`: metrics are at `/metrics` of the API listener (line 23)
+store:
+  # not carried over: `?timeout=5s` of the URL of Redis (line 10)
+  # not carried over: `timeout-ms` of Redis: a decision takes at most `deadline`, 50ms (line 10)
+  redis:
+    url: "redis://r:6379"
+listen: { api: "127.0.0.1:8081" }
+filters:
+  # changed: `/*` includes paths of any depth, as a servlet's pattern does (line 14)
+  # not carried over: the exclusion of `/x/{id:[0-9]+}` (line 15)
+  # changed: OpenFluxGate believes `X-Real-IP` of every client; FluxGate believes it only of `trusted_proxies`, and there are none: add your proxies (line 16)
+  # not carried over: `filter-order`: a route names its filters in their order (line 18)
+  # not carried over: `max-wait-time-ms: 2000`: rules have their own `max_wait`, 5s unless they say otherwise (line 19)
+  main:
+    rule_set: api
+    include: ["/api/**", "/**"]
+    exclude: ["/health"]
+    client_ip: "header:X-Real-IP"
+    headers: { legacy: false, ietf: false }
+    max_concurrent_waits: 100
+rules_from:
+  # changed: the URL of MongoDB has a password: `url_file` names a file with the URL instead (line 6)
+  # not carried over: `event-collection`: FluxGate keeps denials itself, see `history` (line 8)
+  # not carried over: `ddl-auto: create`: FluxGate only reads the collection (line 9)
+  # changed: FluxGate always watches its rules, though `reload` is off (line 21)
+  # not carried over: the channel `other`: FluxGate listens on `fluxgate:rule-reload` (line 21)
+  # not carried over: `fluxgate.reload.cache.ttl`: FluxGate reads rules when they change (line 21)
+  mongodb:
+    url: "mongodb://ann:secret@db:27017/fluxgate?authSource=admin"
+    database: limits
+    collection: rate_limit_rules
+"##;
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_application_may_say_little() {
+    let found = config("fluxgate.ratelimit.filter-enabled: true\n");
+    let expected = "# Imported from source\n\
+        # not carried over: where the rules are: add `rule_sets` or `rules_from` (line 1)\n\
+        listen: { api: \"127.0.0.1:8081\" }\n\
+        filters:\n  \
+          # not carried over: the rule set of the filter is in Java code: name it in `rule_set` (line 1)\n  \
+          # changed: OpenFluxGate believes `X-Forwarded-For` of every client; FluxGate believes it only of `trusted_proxies`, and there are none: add your proxies (line 1)\n  \
+          main:\n    max_concurrent_waits: 0\n\
+        rule_sets: {}\n";
+    assert_eq!(found, expected);
+    let found = config(
+        "fluxgate: { ratelimit: { enabled: false, default-rule-set-id: a, trust-client-ip-header: false } }",
+    );
+    assert_lines(
+        &found,
+        &["# changed: `enabled: false`: the filter has no rule set, so all requests pass (line 1)"],
+    );
+    assert!(!found.contains("rule_set: a"), "{found}");
+}
+
+#[test]
+fn a_wrong_value_of_an_application_is_named() {
+    let text = "fluxgate:\n  ratelimit:\n    include-headers: perhaps\n    wait-for-refill.max-concurrent-waits: -1\n";
+    let error = fluxgate_import::import(Format::OpenFluxgate, "source", text, Output::Config);
+    let expected = "3:22: `fluxgate.ratelimit.include-headers` must be true or false, not `perhaps`\n\
+        4:43: `fluxgate.ratelimit.wait-for-refill.max-concurrent-waits` must be a whole number of at least 0, not `-1`";
+    assert_eq!(error.unwrap_err().to_string(), expected);
 }

@@ -1,9 +1,10 @@
 //! `fluxgate import`: converts the configuration of another rate limiter.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fluxgate_import::{Format, ImportError, Imported, import};
+use fluxgate_import::{Format, ImportError, Imported, Output, Remark, import};
 
 use crate::cli::input::is_same_file;
 use crate::cli::{Exit, Failure, print, print_message};
@@ -17,23 +18,28 @@ pub(crate) struct Arguments {
     format: FormatArgument,
     /// The configuration to import
     file: PathBuf,
-    /// The file for the rules; `-` is standard output
+    /// The file for the result; `-` is standard output
     #[arg(long, value_name = "FILE|-", default_value = "-")]
     output: PathBuf,
+    /// Write a whole configuration, with the routes, filters, stores and rule sources of the file
+    #[arg(long)]
+    config: bool,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum FormatArgument {
     /// The YAML of envoyproxy/ratelimit
     EnvoyRatelimit,
-    /// An nginx configuration with `limit_req`
+    /// An nginx configuration with `limit_req` and `limit_conn`
     Nginx,
     /// The declarative YAML of Kong
     Kong,
     /// The application.yml of the Spring Boot starter for Bucket4j
     Bucket4j,
-    /// The rule documents of OpenFluxGate, in JSON or YAML
+    /// The rule documents of OpenFluxGate, in JSON or YAML, or its application.yml
     Openfluxgate,
+    /// The application.yml of Spring Cloud Gateway
+    SpringCloudGateway,
 }
 
 /// Converts the file, and writes the rules.
@@ -44,12 +50,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         FormatArgument::Kong => Format::Kong,
         FormatArgument::Bucket4j => Format::Bucket4j,
         FormatArgument::Openfluxgate => Format::OpenFluxgate,
+        FormatArgument::SpringCloudGateway => Format::SpringCloudGateway,
+    };
+    let output = if arguments.config {
+        Output::Config
+    } else {
+        Output::Rules
     };
     let path = arguments.file.as_path();
     let text = rule_file::read_text(path)?;
     let origin = path.file_name().unwrap_or(path.as_os_str());
-    let imported =
-        import(format, &origin.to_string_lossy(), &text).map_err(|error| explain(error, path))?;
+    let imported = import(format, &origin.to_string_lossy(), &text, output)
+        .map_err(|error| explain(error, path))?;
     write(&imported, arguments)?;
     print_message(&summary(&imported, path));
     Ok(())
@@ -70,26 +82,36 @@ fn write(imported: &Imported, arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn summary(imported: &Imported, path: &Path) -> String {
-    let Imported { rules, lost, .. } = imported;
-    let path = path.display();
-    match lost {
-        0 => format!("{path}: {rules} rule(s)"),
-        _ => format!("{path}: {rules} rule(s); not carried over: {lost}, see the comments"),
+    let mut summary = format!("{}: {} rule(s)", path.display(), imported.rules);
+    if imported.routes > 0 {
+        let _ = write!(summary, ", {} route(s)", imported.routes);
     }
+    if imported.lost > 0 {
+        let _ = write!(
+            summary,
+            "; not carried over: {}, see the comments",
+            imported.lost
+        );
+    }
+    summary
 }
 
 fn explain(error: ImportError, path: &Path) -> Failure {
     match error {
         ImportError::Invalid(faults) => rule_file::invalid(path, faults).into(),
-        ImportError::Nothing(remarks) => {
-            let path = path.display();
-            let mut lines = vec![format!("{path}: no rule could be carried over")];
-            let remarks = remarks.iter();
-            lines.extend(remarks.map(|it| format!("{path}:{}: {}", it.line, it.sentence())));
-            Failure::new(Exit::Config, lines.join("\n"))
+        ref error @ (ImportError::Nothing(ref remarks) | ImportError::OnlyConfig(ref remarks)) => {
+            with_remarks(path, &error.to_string(), remarks)
         }
-        error @ ImportError::Unusable(_) => {
-            Failure::new(Exit::Config, format!("{}: {error}", path.display()))
+        error @ (ImportError::OnlyRules | ImportError::Unusable(_)) => {
+            with_remarks(path, &error.to_string(), &[])
         }
     }
+}
+
+fn with_remarks(path: &Path, message: &str, remarks: &[Remark]) -> Failure {
+    let path = path.display();
+    let mut lines = vec![format!("{path}: {message}")];
+    let remarks = remarks.iter();
+    lines.extend(remarks.map(|it| format!("{path}:{}: {}", it.line, it.sentence())));
+    Failure::new(Exit::Config, lines.join("\n"))
 }

@@ -21,7 +21,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 37] = [
+const KINDS: [(&str, &str); 40] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_documented_examples"),
@@ -65,6 +65,9 @@ const KINDS: [(&str, &str); 37] = [
     ("yaml bucket4j", "docs::migrating::"),
     ("yaml envoy-ratelimit", "docs::migrating::"),
     ("yaml kong", "docs::migrating::"),
+    ("yaml imported", "docs::migrating::"),
+    ("yaml openfluxgate", "docs::migrating::"),
+    ("yaml spring-cloud-gateway", "docs::migrating::"),
     ("yaml envoy", "service::grpc::envoy::"),
     ("yaml envoy-late", "service::grpc::envoy::"),
     ("yaml faulty", "docs::texts::the_faults"),

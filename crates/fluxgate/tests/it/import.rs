@@ -1,5 +1,9 @@
 //! `fluxgate import`.
 
+mod config;
+mod nginx;
+mod spring_cloud_gateway;
+
 use crate::support::{Dir, Run};
 
 /// Runs the command on a file `source` with this text.

@@ -38,7 +38,8 @@ const LAYERS: [(&str, &str); 10] = [
     ),
     (
         "fluxgate-import",
-        "names draft fields path_patterns bucket4j envoy_ratelimit kong nginx openfluxgate",
+        "names remark config_draft draft rule_file fields path_patterns spring bucket4j envoy_ratelimit kong nginx openfluxgate \
+         spring_cloud_gateway",
     ),
     (
         "fluxgate-llm",

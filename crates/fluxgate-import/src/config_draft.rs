@@ -1,0 +1,88 @@
+//! The configuration around imported rules: its store, its filters and its routes.
+
+use std::time::Duration;
+
+use crate::remark::Remark;
+
+/// What a source says beyond its rules. What it leaves out has the default of FluxGate.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigDraft {
+    /// Remarks that belong to none of its parts.
+    pub(crate) remarks: Vec<Remark>,
+    pub(crate) redis: Option<RedisDraft>,
+    /// Where the gateway listens.
+    pub(crate) gateway: Option<String>,
+    pub(crate) filters: Vec<FilterDraft>,
+    pub(crate) routes: Vec<RouteDraft>,
+    /// The fields of `gateway.timeouts`.
+    pub(crate) timeouts: Vec<(&'static str, Duration)>,
+    /// The rules, if they are in MongoDB.
+    pub(crate) mongodb: Option<MongoDraft>,
+    /// Whether requests are denied if the rule set of their filter does not exist.
+    pub(crate) denies_without_rules: bool,
+}
+
+impl ConfigDraft {
+    /// Returns the remarks on all its parts.
+    pub(crate) fn all_remarks(&self) -> impl Iterator<Item = &Remark> {
+        let own = self.remarks.iter();
+        let redis = self.redis.iter().flat_map(|it| &it.remarks);
+        let filters = self.filters.iter().flat_map(|it| &it.remarks);
+        let routes = self.routes.iter().flat_map(|it| &it.remarks);
+        let mongodb = self.mongodb.iter().flat_map(|it| &it.remarks);
+        own.chain(redis).chain(filters).chain(routes).chain(mongodb)
+    }
+}
+
+/// A Redis deployment.
+#[derive(Debug, Default)]
+pub(crate) struct RedisDraft {
+    pub(crate) remarks: Vec<Remark>,
+    /// At least one.
+    pub(crate) urls: Vec<String>,
+    /// The mode, if it is not to be detected.
+    pub(crate) mode: Option<&'static str>,
+    /// The name of the primary, if the URLs are sentinels.
+    pub(crate) sentinel_master: Option<String>,
+    pub(crate) username: Option<String>,
+}
+
+/// A filter.
+#[derive(Debug, Default)]
+pub(crate) struct FilterDraft {
+    pub(crate) remarks: Vec<Remark>,
+    pub(crate) name: String,
+    pub(crate) rule_set: Option<String>,
+    pub(crate) include: Vec<String>,
+    pub(crate) exclude: Vec<String>,
+    /// The header that names the client's address.
+    pub(crate) client_ip: Option<String>,
+    /// Names and sources of attributes.
+    pub(crate) attributes: Vec<(String, String)>,
+    /// Whether responses have no limit headers.
+    pub(crate) hides_headers: bool,
+    pub(crate) max_concurrent_waits: Option<u64>,
+}
+
+/// A route of the gateway.
+#[derive(Debug, Default)]
+pub(crate) struct RouteDraft {
+    pub(crate) remarks: Vec<Remark>,
+    pub(crate) id: String,
+    pub(crate) path: Vec<String>,
+    pub(crate) host: Vec<String>,
+    pub(crate) methods: Vec<String>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) upstreams: Vec<String>,
+    pub(crate) filters: Vec<String>,
+}
+
+/// Rules in MongoDB.
+#[derive(Debug, Default)]
+pub(crate) struct MongoDraft {
+    pub(crate) remarks: Vec<Remark>,
+    pub(crate) url: String,
+    pub(crate) database: String,
+    pub(crate) collection: String,
+    pub(crate) poll: Option<Duration>,
+}

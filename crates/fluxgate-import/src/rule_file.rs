@@ -1,0 +1,244 @@
+//! Writes a draft as a rule file or as a configuration, with comments.
+
+use std::fmt::Write as _;
+
+use fluxgate_core::RuleSets;
+use fluxgate_core::text::{duration_text, yaml_scalar};
+
+use crate::config_draft::{ConfigDraft, FilterDraft, MongoDraft, RedisDraft, RouteDraft};
+use crate::draft::{Draft, InvalidDraft};
+use crate::remark::{Remark, on_one_line};
+
+/// Returns the rule file of a draft. The remarks on a set or a rule are comments before it.
+pub(crate) fn to_yaml(draft: &Draft, origin: &str) -> Result<String, InvalidDraft> {
+    let mut text = header(draft, origin);
+    write_rule_sets(draft, true, &mut text)?;
+    Ok(text)
+}
+
+/// Returns the configuration of a draft.
+pub(crate) fn to_config(
+    draft: &Draft,
+    config: &ConfigDraft,
+    origin: &str,
+) -> Result<String, InvalidDraft> {
+    let mut text = header(draft, origin);
+    write_comments(&config.remarks, "", &mut text);
+    if let Some(redis) = &config.redis {
+        write_redis(redis, &mut text);
+    }
+    write_listen(config, &mut text);
+    if !config.filters.is_empty() {
+        text.push_str("filters:\n");
+    }
+    for filter in &config.filters {
+        write_filter(filter, &mut text);
+    }
+    write_gateway(config, &mut text);
+    if config.denies_without_rules {
+        text.push_str("on_missing_rule_set: deny\n");
+    }
+    match &config.mongodb {
+        Some(mongodb) => write_mongodb(mongodb, &mut text),
+        None if draft.sets.is_empty() => text.push_str("rule_sets: {}\n"),
+        None => write_rule_sets(draft, false, &mut text)?,
+    }
+    Ok(text)
+}
+
+fn header(draft: &Draft, origin: &str) -> String {
+    let mut text = format!("# Imported from {}\n", on_one_line(origin));
+    write_comments(&draft.remarks, "", &mut text);
+    text
+}
+
+fn write_rule_sets(
+    draft: &Draft,
+    has_selections: bool,
+    text: &mut String,
+) -> Result<(), InvalidDraft> {
+    text.push_str("rule_sets:\n");
+    for set in &draft.sets {
+        if has_selections {
+            write_comments(set.selection.as_slice(), "  ", text);
+        }
+        write_comments(&set.remarks, "  ", text);
+        let mut rules = set.rules.iter();
+        let yaml = RuleSets::from(set.to_rule_set()?).to_yaml();
+        // Each set is written by itself, to keep their order. The first line is `rule_sets:`.
+        for line in yaml.lines().skip(1) {
+            if line.starts_with("      - ") {
+                let remarks = rules.next().map_or(&[][..], |rule| &rule.remarks);
+                write_comments(remarks, "      ", text);
+            }
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    Ok(())
+}
+
+fn write_redis(redis: &RedisDraft, text: &mut String) {
+    text.push_str("store:\n");
+    write_comments(&redis.remarks, "  ", text);
+    text.push_str("  redis:\n");
+    let mut fields = Fields::default();
+    match redis.urls.as_slice() {
+        [url] => fields.add("url", yaml_scalar(url)),
+        urls => fields.add("urls", list(urls)),
+    }
+    fields.add_some("mode", redis.mode.map(str::to_owned));
+    let master = redis.sentinel_master.as_deref().map(yaml_scalar);
+    let sentinel = master.map(|master| format!("{{ master: {master} }}"));
+    fields.add_some("sentinel", sentinel);
+    fields.add_some("username", redis.username.as_deref().map(yaml_scalar));
+    fields.write("    ", text);
+}
+
+fn write_listen(config: &ConfigDraft, text: &mut String) {
+    // The port of the API must differ from that of the gateway.
+    let is_taken = |port: &str| {
+        let gateway = config.gateway.as_deref();
+        gateway.is_some_and(|address| address.ends_with(port))
+    };
+    let api = if is_taken(":8081") { 8082 } else { 8081 };
+    let mut listeners = Vec::new();
+    if let Some(address) = config.gateway.as_ref().filter(|_| has_routes(config)) {
+        listeners.push(format!("gateway: {}", yaml_scalar(address)));
+    }
+    listeners.push(format!("api: \"127.0.0.1:{api}\""));
+    let _ = writeln!(text, "listen: {{ {} }}", listeners.join(", "));
+}
+
+fn has_routes(config: &ConfigDraft) -> bool {
+    !config.routes.is_empty()
+}
+
+fn write_filter(filter: &FilterDraft, text: &mut String) {
+    write_comments(&filter.remarks, "  ", text);
+    let mut fields = Fields::default();
+    fields.add_some("rule_set", filter.rule_set.as_deref().map(yaml_scalar));
+    fields.add_list("include", &filter.include);
+    fields.add_list("exclude", &filter.exclude);
+    fields.add_map("attributes", &filter.attributes);
+    let client_ip = filter.client_ip.as_ref();
+    let client_ip = client_ip.map(|name| yaml_scalar(&format!("header:{name}")));
+    fields.add_some("client_ip", client_ip);
+    if filter.hides_headers {
+        fields.add("headers", "{ legacy: false, ietf: false }".into());
+    }
+    let waits = filter.max_concurrent_waits;
+    fields.add_some("max_concurrent_waits", waits.map(|it| it.to_string()));
+    let name = yaml_scalar(&filter.name);
+    if fields.0.is_empty() {
+        let _ = writeln!(text, "  {name}: {{}}");
+    } else {
+        let _ = writeln!(text, "  {name}:");
+        fields.write("    ", text);
+    }
+}
+
+fn write_gateway(config: &ConfigDraft, text: &mut String) {
+    if !has_routes(config) {
+        return;
+    }
+    text.push_str("gateway:\n  routes:\n");
+    for route in &config.routes {
+        write_route(route, text);
+    }
+    if !config.timeouts.is_empty() {
+        let timeouts = config.timeouts.iter();
+        let timeouts: Vec<_> = timeouts
+            .map(|(name, time)| format!("{name}: {}", duration_text(*time)))
+            .collect();
+        let _ = writeln!(text, "  timeouts: {{ {} }}", timeouts.join(", "));
+    }
+}
+
+fn write_route(route: &RouteDraft, text: &mut String) {
+    write_comments(&route.remarks, "    ", text);
+    let mut matches = Fields::default();
+    matches.add_list("path", &route.path);
+    matches.add_list("host", &route.host);
+    matches.add_list("methods", &route.methods);
+    matches.add_map("headers", &route.headers);
+    let mut fields = Fields::default();
+    if !matches.0.is_empty() {
+        fields.add("match", matches.flow());
+    }
+    fields.add("upstreams", list(&route.upstreams));
+    fields.add_list("filters", &route.filters);
+    let _ = writeln!(text, "    - id: {}", yaml_scalar(&route.id));
+    fields.write("      ", text);
+}
+
+fn write_mongodb(mongodb: &MongoDraft, text: &mut String) {
+    text.push_str("rules_from:\n");
+    write_comments(&mongodb.remarks, "  ", text);
+    text.push_str("  mongodb:\n");
+    let mut fields = Fields::default();
+    fields.add("url", yaml_scalar(&mongodb.url));
+    fields.add("database", yaml_scalar(&mongodb.database));
+    fields.add("collection", yaml_scalar(&mongodb.collection));
+    fields.write("    ", text);
+    if let Some(poll) = mongodb.poll {
+        let _ = writeln!(text, "  poll: {}", duration_text(poll));
+    }
+}
+
+/// The fields of a mapping, whose values are YAML already.
+#[derive(Default)]
+struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    fn add(&mut self, name: &str, value: String) {
+        self.0.push((name.to_owned(), value));
+    }
+
+    fn add_some(&mut self, name: &str, value: Option<String>) {
+        if let Some(value) = value {
+            self.add(name, value);
+        }
+    }
+
+    fn add_list(&mut self, name: &str, items: &[String]) {
+        if !items.is_empty() {
+            self.add(name, list(items));
+        }
+    }
+
+    fn add_map(&mut self, name: &str, pairs: &[(String, String)]) {
+        if !pairs.is_empty() {
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| (yaml_scalar(name), yaml_scalar(value)));
+            self.add(name, Self(pairs.collect()).flow());
+        }
+    }
+
+    fn flow(&self) -> String {
+        let fields = self.0.iter();
+        let fields: Vec<_> = fields
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect();
+        format!("{{ {} }}", fields.join(", "))
+    }
+
+    fn write(&self, indent: &str, text: &mut String) {
+        for (name, value) in &self.0 {
+            let _ = writeln!(text, "{indent}{name}: {value}");
+        }
+    }
+}
+
+fn list(items: &[String]) -> String {
+    let items: Vec<_> = items.iter().map(|item| yaml_scalar(item)).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn write_comments(remarks: &[Remark], indent: &str, text: &mut String) {
+    for remark in remarks {
+        let (sentence, line) = (remark.sentence(), remark.line);
+        let _ = writeln!(text, "{indent}# {sentence} (line {line})");
+    }
+}
