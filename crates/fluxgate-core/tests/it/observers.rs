@@ -1,7 +1,7 @@
 //! Observers see every decision, and the adapters pass it on.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use fluxgate_core::store::Reason;
@@ -12,7 +12,8 @@ use fluxgate_core::{
 use metrics::{KeyName, SharedString, Unit};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use crate::store_failures::Fragile;
 
@@ -77,6 +78,15 @@ async fn every_decision_is_observed_and_peeks_are_not() {
     );
 }
 
+/// Records the events of this thread until the guard is dropped.
+fn record_events(log: &Log) -> DefaultGuard {
+    // With a single subscriber, tracing decides by the thread that reaches an event first
+    // whether anybody wants it, and the threads of other tests have no subscriber.
+    static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
+    LazyLock::force(&ANOTHER);
+    tracing::subscriber::set_default(Events(log.clone()))
+}
+
 /// A subscriber that writes the fields of events, in their order.
 struct Events(Log);
 
@@ -117,7 +127,7 @@ impl Visit for Line {
 #[test]
 fn decisions_are_tracing_events() {
     let log = Log::default();
-    let _guard = tracing::subscriber::set_default(Events(log.clone()));
+    let _guard = record_events(&log);
     let limiter = limiter(TracingObserver::default());
     let ann = RequestContext::builder().user("ann").build();
     for _ in 0..3 {
@@ -144,7 +154,7 @@ fn decisions_are_tracing_events() {
 #[test]
 fn a_limiter_without_observers_logs_each_missing_rule_set_once() {
     let log = Log::default();
-    let _guard = tracing::subscriber::set_default(Events(log.clone()));
+    let _guard = record_events(&log);
     let rule = Rule::new("r").per_user().band(Quota::per_hour(2));
     let set = RuleSet::builder("api-limits").rule(rule).build().unwrap();
     let limiter = Limiter::builder(set, MemoryStore::default())
@@ -175,7 +185,7 @@ fn a_limiter_without_observers_logs_each_missing_rule_set_once() {
 #[tokio::test]
 async fn an_outage_of_the_store_is_logged_once_and_every_failure_is_observed() {
     let log = Log::default();
-    let _guard = tracing::subscriber::set_default(Events(log.clone()));
+    let _guard = record_events(&log);
     let (store, failures) = (Arc::new(Fragile::broken()), Log::default());
     let quota = Quota::per_hour(100);
     let shared = SharedKeyedLimiter::new("l", quota, Arc::clone(&store)).observer(failures.clone());

@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use tower::{Layer, ServiceExt};
 
-use crate::support::{Events, Inner, Warnings, get as get_request, send};
+use crate::support::{Events, Inner, get as get_request, record_warnings, send};
 
 /// Returns the status of a request with these headers from this address.
 async fn ask(app: &Router, headers: &[(&str, &str)], peer: &str) -> u16 {
@@ -171,7 +171,7 @@ fn an_address_cannot_be_required() {
 #[tokio::test]
 async fn a_client_without_an_address_is_logged_once_if_it_counts() {
     let warnings = Events::default();
-    let _guard = tracing::subscriber::set_default(Warnings(warnings.clone()));
+    let _guard = record_warnings(&warnings);
     let quota = Quota::per_hour(100);
     let user = |on_missing| {
         let rule = Rule::new("per-user").per_user().on_missing_key(on_missing);

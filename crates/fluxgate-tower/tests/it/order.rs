@@ -10,7 +10,7 @@ use http::request::Parts;
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
-use crate::support::{Events, Inner, TestLimiter, Warnings, get, limiter, send, set_of};
+use crate::support::{Events, Inner, TestLimiter, get, limiter, record_warnings, send, set_of};
 
 const RULES: &str = "{ id: r, scope: per_user, bands: [ { id: b, capacity: 1, window: 1h } ] }";
 
@@ -157,7 +157,7 @@ async fn exclude_comes_first_then_include() {
 #[tokio::test(start_paused = true)]
 async fn without_a_rule_set_all_pass_and_one_warning_is_logged() {
     let warnings = Events::default();
-    let _guard = tracing::subscriber::set_default(Warnings(warnings.clone()));
+    let _guard = record_warnings(&warnings);
     let events = Events::default();
     let layer = recording(&events).exclude(["/quiet"]);
     let service = layer.layer(Inner::new(&events));

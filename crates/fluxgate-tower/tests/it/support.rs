@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 
 /// Tokio's clock, which tests can pause, starting at midnight of some day.
 #[derive(Clone, Debug)]
@@ -182,8 +184,17 @@ pub(crate) fn python() -> PathBuf {
     file
 }
 
+/// Records the warnings of this thread until the guard is dropped.
+pub(crate) fn record_warnings(warnings: &Events) -> DefaultGuard {
+    // With a single subscriber, tracing decides by the thread that reaches an event first
+    // whether anybody wants it, and the threads of other tests have no subscriber.
+    static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
+    LazyLock::force(&ANOTHER);
+    tracing::subscriber::set_default(Warnings(warnings.clone()))
+}
+
 /// Records warnings.
-pub(crate) struct Warnings(pub(crate) Events);
+struct Warnings(Events);
 
 impl tracing::Subscriber for Warnings {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
