@@ -186,8 +186,8 @@ impl<S: Store> Limiter<S> {
     /// # }
     /// ```
     ///
-    /// If there is no such rule set, [`OnMissingRuleSet`] decides, which allows every request by
-    /// default. A handle by [`Limiter::rule_set`] cannot be misspelt.
+    /// If there is no such rule set, [`OnMissingRuleSet`](crate::OnMissingRuleSet) decides, which
+    /// allows every request by default. A handle by [`Limiter::rule_set`] cannot be misspelt.
     pub async fn check(&self, rule_set: &str, context: &RequestContext<'_>) -> Decision {
         self.check_in_mode(rule_set, context, Mode::Take).await
     }
