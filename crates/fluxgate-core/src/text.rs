@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(escape_unprintable("plain", &[]), "plain");
     }
 
-    /// Returns the bytes that a text stands for.
+    /// Decodes a text to the bytes it was made from.
     fn bytes_of(text: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         for it in text.chars() {

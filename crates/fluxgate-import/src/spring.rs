@@ -1,8 +1,8 @@
 //! The properties of Spring Boot's `application.yml`.
 //!
 //! Names may be nested or joined by dots, and written in several styles. A text may have several
-//! documents, of which later ones take precedence; those for a profile are left out unless
-//! there are no others.
+//! documents, and later ones take precedence. Documents for a profile are left out unless there are
+//! no others.
 
 mod placeholders;
 

@@ -24,7 +24,7 @@ struct Block {
     entries: Vec<(String, String)>,
 }
 
-/// What a key stands for.
+/// The key of a zone after its `map` is applied.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ResolvedKey {
     pub(super) key: String,
@@ -35,7 +35,7 @@ pub(super) struct ResolvedKey {
 }
 
 impl ResolvedKey {
-    /// Returns a key that stands for itself.
+    /// Returns a key that no `map` changes.
     pub(super) fn plain(key: &str) -> Self {
         Self {
             key: key.to_owned(),
@@ -81,7 +81,8 @@ impl Maps {
         self.0.insert(target.to_owned(), block);
     }
 
-    /// Returns what a variable stands for, if a rule can count by it.
+    /// Applies the `map` of a variable. Returns `None` if there is none, or if no rule can count by
+    /// its values.
     pub(super) fn resolve(&self, key: &str) -> Option<ResolvedKey> {
         let map = self.0.get(variable(key)?).filter(|it| !it.is_geo)?;
         map.else_address().or_else(|| self.exempting(map))

@@ -1,4 +1,4 @@
-//! Key resolvers. They are Java beans, of which a configuration has only the names.
+//! Key resolvers. They are Java beans, and a configuration has only their names.
 
 use fluxgate_core::{KeyPart, OnMissingKey};
 
@@ -11,8 +11,8 @@ pub(super) struct RuleKey {
     pub(super) remark: String,
 }
 
-/// Returns the key that the name of a resolver stands for. `denies_empty` says whether requests
-/// without a key are denied.
+/// Guesses the key of a resolver from its name. `denies_empty` says whether requests without a key
+/// are denied.
 pub(super) fn resolve(resolver: Option<&str>, denies_empty: bool) -> RuleKey {
     let on_missing_key = if denies_empty {
         OnMissingKey::Deny

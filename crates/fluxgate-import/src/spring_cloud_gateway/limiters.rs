@@ -85,8 +85,8 @@ impl Limiter {
         limiter
     }
 
-    /// Reads `RequestRateLimiter=RATE,BURST,RESOLVER`, a form of which Spring Cloud Gateway
-    /// ignores the values.
+    /// Reads `RequestRateLimiter=RATE,BURST,RESOLVER`. Spring Cloud Gateway accepts this form but
+    /// ignores its values.
     fn read_short(&mut self, values: &[String]) {
         let number = |index: usize| values.get(index).and_then(|it| parse_digits(it));
         let (Some(rate), Some(burst)) = (number(0).filter(|it| *it > 0), number(1)) else {

@@ -278,7 +278,7 @@ impl Answer {
     }
 }
 
-/// Stands for no key.
+/// The index that means no key.
 pub(super) const NO_KEY: u32 = u32::MAX;
 /// The span of a hold without a requested one: longer than any.
 const NO_SPAN: u64 = 1 << 53;

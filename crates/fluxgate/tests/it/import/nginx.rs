@@ -48,7 +48,7 @@ const REQUESTS: [(&str, &str); 14] = [
     ("/g", "cid"),
 ];
 
-/// An app that answers when it is told to.
+/// An app that holds its answers back until the test releases them.
 struct SlowApp {
     upstream: RawUpstream,
     answers: Arc<AtomicBool>,

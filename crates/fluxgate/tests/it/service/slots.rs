@@ -24,7 +24,7 @@ fn size() -> (usize, usize) {
     }
 }
 
-/// The instances, of which each may be replaced at any time.
+/// The instances. Each may be replaced at any time.
 struct Instances<'s> {
     server: &'s RedisServer,
     running: [Mutex<Service>; 2],
@@ -143,7 +143,7 @@ fn run_client(instances: &Instances<'_>, index: usize, taken: &AtomicUsize) -> V
         let (id, asked, from) = match client.acquire() {
             Acquired::Slot { id, asked, from } => (id, asked, from),
             Acquired::Denied => {
-                // As a client does that is told to come back later.
+                // Like a client that retries later.
                 std::thread::sleep(Duration::from_millis(2));
                 continue;
             }
