@@ -1,4 +1,4 @@
-//! Clients in other languages.
+//! Clients in other languages that need no package of ours. `clients/LANG/test` runs the others.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,7 +23,7 @@ struct Client {
     scheme: &'static str,
 }
 
-const CLIENTS: [Client; 4] = [
+const CLIENTS: [Client; 3] = [
     Client {
         file: "python/client_http.py",
         listener: "api",
@@ -33,11 +33,6 @@ const CLIENTS: [Client; 4] = [
         file: "python/client_resp.py",
         listener: "resp",
         scheme: "redis://",
-    },
-    Client {
-        file: "node/client_http.mjs",
-        listener: "api",
-        scheme: "http://",
     },
     Client {
         file: "node/client_resp.mjs",

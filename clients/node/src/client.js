@@ -1,0 +1,273 @@
+// The client of a FluxGate service.
+
+import { Circuit } from "./circuit.js";
+import { Decision, decisionFrom, readConsumed, readDecision, readJson } from "./decision.js";
+import { Denied, InvalidRequest, Unavailable } from "./errors.js";
+import { AS_RESERVED, Hold, HoldKeeper, RELEASE, duration } from "./holds.js";
+import { sleep } from "./time.js";
+import { Transport } from "./transport.js";
+
+/** The largest body that the service reads. */
+const MAX_BODY = 64 * 1024;
+/** How long a charge is held unless a call says otherwise, in milliseconds. */
+const DEFAULT_HOLD = 60_000;
+
+const CHECK = "/v1/check?status=true";
+
+/** The names of fields that differ from those of the service. */
+const FIELDS = {
+  ruleSet: "rule_set",
+  apiKey: "api_key",
+  normalPath: "normal_path",
+  ignoreCase: "ignore_case",
+  ruleId: "rule_id",
+  refillTokensPerSecond: "refill_tokens_per_second",
+};
+
+export class Client {
+  #transport;
+  #circuit = new Circuit();
+  #holds;
+  #onWarning;
+  #isFailing = false;
+  #onError;
+
+  constructor(url, options = {}) {
+    const {
+      onError = "allow",
+      deadline = 100,
+      maxConnections = 64,
+      onWarning = emitWarning,
+      ...others
+    } = options;
+    if (!["allow", "deny", "raise"].includes(onError)) {
+      throw new TypeError(`onError is "allow", "deny" or "raise", not ${JSON.stringify(onError)}`);
+    }
+    if (!(deadline > 0)) throw new TypeError("deadline is a time in milliseconds, above 0");
+    if (!(maxConnections >= 1)) throw new TypeError("maxConnections is at least 1");
+    this.#onError = onError;
+    this.#onWarning = onWarning;
+    this.#transport = new Transport(url, { deadline, maxConnections, ...others });
+    this.#holds = new HoldKeeper((path, body) => this.#ask(path, body, readJson));
+  }
+
+  get onError() {
+    return this.#onError;
+  }
+
+  /** Decides a request, and charges it if it is allowed. */
+  async check(ruleSet, request = {}) {
+    const body = { ...fieldsOf(request), rule_set: ruleSet };
+    try {
+      return await this.#ask(CHECK, body, readDecision, (answer) => this.#abandon(answer));
+    } catch (error) {
+      return this.fallback(error);
+    }
+  }
+
+  /** Decides a request without charging it. */
+  peek(ruleSet, request = {}) {
+    return this.check(ruleSet, { ...request, peek: true });
+  }
+
+  /** Decides several requests in one call, separately and in order. */
+  async batch(requests) {
+    const checks = requests.map(fieldsOf);
+    const read = (answer) => {
+      const { decisions } = readJson(answer);
+      if (!Array.isArray(decisions) || decisions.length !== checks.length) {
+        throw new Unavailable("bad_response", "the answer does not have a decision for each check");
+      }
+      return decisions.map((json) => decisionFrom(json));
+    };
+    const onLate = (answer) => read(answer).forEach((decision) => this.#giveBack(decision));
+    try {
+      return await this.#ask("/v1/check/batch", { checks }, read, ifValid(onLate));
+    } catch (error) {
+      const decision = this.fallback(error);
+      return checks.map(() => decision);
+    }
+  }
+
+  /** Charges one bucket whose limit comes with the call, or one configured rule. */
+  async consume(request) {
+    const onLate = ifValid((answer) => this.#giveBack(readConsumed(answer)));
+    try {
+      return await this.#ask("/v1/consume", fieldsOf(request), readConsumed, onLate);
+    } catch (error) {
+      return this.fallback(error);
+    }
+  }
+
+  /**
+   * Decides a request and sleeps for the delay of the decision. If the delay is longer than
+   * `maxWait` milliseconds, the request is denied; if `signal` is aborted, the wait is, too. The
+   * units that were reserved are returned then.
+   */
+  async wait(ruleSet, request = {}, { maxWait = Infinity, signal } = {}) {
+    signal?.throwIfAborted();
+    const decision = await this.check(ruleSet, { ...request, wait: true });
+    if (decision.delayMs === 0) return decision;
+    if (decision.delayMs > maxWait) return this.refuseWait(ruleSet, request, decision);
+    const hold = this.keep(decision);
+    try {
+      await sleep(decision.delayMs, signal);
+    } catch (reason) {
+      await this.cancel(decision);
+      throw reason;
+    } finally {
+      hold.forget();
+    }
+    return decision;
+  }
+
+  /**
+   * Takes slots, or charges units that are settled later. Throws `Denied` if the request is
+   * denied. If it must wait for its units, it does.
+   */
+  async hold(ruleSet, request = {}, { holdFor = DEFAULT_HOLD, signal } = {}) {
+    const held = { ...request, hold: duration(holdFor), wait: true };
+    const decision = await this.check(ruleSet, held);
+    if (!decision.allowed) throw new Denied(decision);
+    const hold = new Hold(this.#holds, decision, RELEASE);
+    try {
+      await sleep(decision.delayMs, signal);
+    } catch (reason) {
+      hold.forget();
+      await this.cancel(decision);
+      throw reason;
+    }
+    return hold;
+  }
+
+  /** Runs `work` while it holds, and leaves the hold when `work` has ended in any way. */
+  async withHold(ruleSet, request, work, options) {
+    const hold = await this.hold(ruleSet, request, options);
+    try {
+      return await work(hold);
+    } finally {
+      await hold.leave();
+    }
+  }
+
+  /**
+   * Renews the hold of a decision until it is settled, released or left. Left, the charge stays
+   * as reserved, and only the slots are freed.
+   */
+  keep(decision) {
+    return new Hold(this.#holds, decision, AS_RESERVED);
+  }
+
+  /**
+   * Cancels the reservation of a decision with a delay, which ends its hold as well. Resolves to
+   * whether it was cancelled now.
+   */
+  async cancel({ reservation }) {
+    if (reservation === null) return false;
+    try {
+      await this.#ask("/v1/cancel", { reservation }, readJson);
+      return true;
+    } catch (error) {
+      // It passes by itself.
+      if (error instanceof Unavailable || error instanceof InvalidRequest) return false;
+      throw error;
+    }
+  }
+
+  /** Cancels a reservation and returns the denial of the same request. */
+  async refuseWait(ruleSet, request, decision) {
+    await this.cancel(decision);
+    return this.check(ruleSet, { ...request, wait: false, again: true });
+  }
+
+  /** Returns the decision in place of one that failed, or throws the error, as `onError` says. */
+  fallback(error) {
+    if (!(error instanceof Unavailable) || this.#onError === "raise") throw error;
+    return this.#onError === "deny" ? Decision.failedClosed(error) : Decision.failedOpen(error);
+  }
+
+  /** Ends all holds, and closes all connections. */
+  async close() {
+    await this.#holds.close();
+    this.#transport.close();
+  }
+
+  [Symbol.asyncDispose]() {
+    return this.close();
+  }
+
+  /** Reports something that should not happen. */
+  warn(message, cause) {
+    this.#onWarning(message, cause);
+  }
+
+  async #ask(path, fields, read, onLate) {
+    const body = JSON.stringify(fields);
+    if (body.length > MAX_BODY / 4 && Buffer.byteLength(body) > MAX_BODY) {
+      const detail = `the body is over ${MAX_BODY} bytes`;
+      throw new InvalidRequest({ title: "Content Too Large", status: 413, detail });
+    }
+    const permit = this.#circuit.admit();
+    if (permit === undefined) {
+      throw new Unavailable("circuit_open", "the service has failed and is not asked for a moment");
+    }
+    try {
+      const value = read(await this.#transport.post(path, body, onLate));
+      this.#succeeded();
+      return value;
+    } catch (error) {
+      if (error instanceof Unavailable) this.#failed(permit, error);
+      else this.#succeeded();
+      throw error;
+    }
+  }
+
+  #succeeded() {
+    this.#circuit.succeeded();
+    if (!this.#isFailing) return;
+    this.#isFailing = false;
+    this.#onWarning("FluxGate decides again");
+  }
+
+  #failed(permit, error) {
+    this.#circuit.failed(permit);
+    // Once, and not for every request.
+    if (this.#isFailing || error.reason === "closed") return;
+    this.#isFailing = true;
+    this.#onWarning(`FluxGate does not decide: ${error.message}`, error);
+  }
+
+  /** Gives back what a decision has taken that came too late. */
+  #abandon(answer) {
+    ifValid((answer) => this.#giveBack(readDecision(answer)))(answer);
+  }
+
+  #giveBack(decision) {
+    if (decision.reservation !== null) this.cancel(decision).catch(() => {});
+    else if (decision.hold !== null) this.#holds.abandon(decision);
+  }
+}
+
+/** Returns the fields of a request under the names of the service. */
+function fieldsOf(request) {
+  const fields = {};
+  for (const [name, value] of Object.entries(request)) {
+    fields[FIELDS[name] ?? name] = name === "hold" ? duration(value) : value;
+  }
+  return fields;
+}
+
+/** Ignores answers that are no decisions. */
+function ifValid(use) {
+  return (answer) => {
+    try {
+      use(answer);
+    } catch (error) {
+      if (!(error instanceof Unavailable || error instanceof InvalidRequest)) throw error;
+    }
+  };
+}
+
+function emitWarning(message) {
+  process.emitWarning(message, "FluxGateWarning");
+}

@@ -1,0 +1,23 @@
+// Middleware for Koa.
+
+import { Filter, GONE } from "./filter.js";
+
+export { resultOf } from "./filter.js";
+
+/** Returns middleware that limits requests. */
+export function rateLimit(options) {
+  const filter = new Filter(options);
+  return async function rateLimit(context, next) {
+    const { req, res } = context;
+    const refusal = await filter.admit(req, res, context.originalUrl, context);
+    if (refusal === undefined) return next();
+    if (refusal === GONE) {
+      context.respond = false;
+      return undefined;
+    }
+    context.status = refusal.status;
+    context.set("Content-Type", refusal.contentType);
+    context.body = refusal.body;
+    return undefined;
+  };
+}

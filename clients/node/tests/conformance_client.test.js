@@ -1,0 +1,3 @@
+import { runCases } from "./support/conformance.js";
+
+runCases("client", "client");

@@ -1,0 +1,188 @@
+// A service that fails under load: 200 requests a second through the middleware.
+
+import assert from "node:assert/strict";
+import http from "node:http";
+import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import express from "express";
+
+import { Client } from "fluxgate";
+import { rateLimit } from "fluxgate/express";
+
+import { FaultProxy } from "./support/fault_proxy.js";
+import { patiently } from "./support/patient.js";
+import { Service } from "./support/service.js";
+
+const CONFIG = `
+listen: { api: "\${API}" }
+rule_sets:
+  api:
+    rules:
+      - { id: rate, scope: global, bands: [ { capacity: 1000000, window: 1s } ] }
+      - { id: running, scope: global, algorithm: concurrency, hold: 2s, bands: [ { capacity: 100000 } ] }
+`;
+const SLOTS_HELD = 'fluxgate_slots_held{rule_set="api",rule="running"}';
+
+const DEADLINE = 100;
+/** What the server may add to the deadline, besides the time for which this process stood still. */
+const SLACK = 100;
+const PER_SECOND = 200;
+
+/** Sends requests at a steady rate. Each is recorded with its time and its result. */
+class Load {
+  results = [];
+  /** For how long this process stood still at most: the machine may be busy. */
+  longestStall = 0;
+  #port;
+  #agent = new http.Agent({ keepAlive: true });
+  #pending = [];
+  #isOver = false;
+  #running;
+
+  constructor(port) {
+    this.#port = port;
+    this.#running = this.#run();
+  }
+
+  async #run() {
+    const began = performance.now();
+    for (let sent = 0; !this.#isOver; sent += 1) {
+      const due = began + (sent * 1_000) / PER_SECOND;
+      await sleep(Math.max(0, due - performance.now()));
+      this.longestStall = Math.max(this.longestStall, performance.now() - due);
+      this.#pending.push(this.#send(sent));
+    }
+  }
+
+  #send(id) {
+    const at = performance.now();
+    return new Promise((resolve, reject) => {
+      const options = { port: this.#port, agent: this.#agent, headers: { "X-Test-Id": id } };
+      const request = http.get({ host: "127.0.0.1", ...options }, (response) => {
+        response.resume();
+        response.on("end", () => {
+          const isLimited = response.headers["x-ratelimit-limit"] !== undefined;
+          const took = performance.now() - at;
+          this.results.push({ id, at, took, status: response.statusCode, isLimited });
+          resolve();
+        });
+      });
+      request.on("error", reject);
+    });
+  }
+
+  async stop() {
+    this.#isOver = true;
+    await this.#running;
+    await Promise.all(this.#pending);
+    this.#agent.destroy();
+  }
+}
+
+/** Returns the resources of this process that a client could leak. */
+function resources() {
+  const counts = { Timeout: 0, TCPSocketWrap: 0 };
+  for (const name of process.getActiveResourcesInfo()) if (name in counts) counts[name] += 1;
+  return counts;
+}
+
+async function eventually(what, check) {
+  for (let tries = 0; tries < 150; tries += 1) {
+    if (await check()) return;
+    await sleep(100);
+  }
+  assert.fail(what);
+}
+
+async function withFault(fault, onError) {
+  const service = await Service.start(CONFIG);
+  const proxy = await FaultProxy.start(service.port);
+  const before = resources();
+  const client = new Client(proxy.url, { onError, deadline: DEADLINE, onWarning: () => {} });
+  const application = await startApplication(client);
+  try {
+    const load = new Load(application.port);
+    const times = await failFor(fault, service, proxy);
+    await load.stop();
+    check(load, application.runs, times, onError);
+    // Everything that was taken is given back.
+    await service.reaches(SLOTS_HELD, 0);
+    assert(proxy.connections <= 64, `${proxy.connections} connections`);
+  } finally {
+    await client.close();
+    await application.stop();
+  }
+  await eventually("connections are left", () => proxy.connections === 0);
+  await proxy.stop();
+  // Timers of late answers end with their connections.
+  await eventually("timers or sockets are left", () => {
+    const now = resources();
+    return now.Timeout <= before.Timeout && now.TCPSocketWrap <= before.TCPSocketWrap;
+  });
+  await service.stop();
+}
+
+async function startApplication(client) {
+  const app = express();
+  const runs = new Map();
+  app.use(rateLimit({ client, ruleSet: "api" }));
+  app.use((request, response) => {
+    const id = request.get("x-test-id");
+    runs.set(id, (runs.get(id) ?? 0) + 1);
+    response.send("ok");
+  });
+  // The framework's answer to an error, without its log.
+  app.use((error, request, response, next) => response.sendStatus(500));
+  const server = app.listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const stop = () => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  };
+  return { port: server.address().port, runs, stop };
+}
+
+/** Lets the service fail for a while. Returns from when to when. */
+async function failFor(fault, service, proxy) {
+  await sleep(700);
+  const failsFrom = performance.now();
+  if (fault === "kill") {
+    await service.kill();
+    await sleep(1_300);
+    await service.run();
+  } else {
+    await proxy.set(fault);
+    if (fault !== "restart") await sleep(1_300);
+    await proxy.set("up");
+  }
+  const upAgain = performance.now();
+  await sleep(1_500);
+  return { failsFrom, upAgain };
+}
+
+function check({ results, longestStall }, runs, { failsFrom, upAgain }, onError) {
+  assert(results.length > 100, `${results.length} requests`);
+  const slowest = Math.max(...results.map(({ took }) => took));
+  const bound = DEADLINE + SLACK + 2 * longestStall;
+  assert(slowest < bound, `a request took ${slowest} ms, with stalls of ${longestStall} ms`);
+  for (const { id, status } of results) {
+    assert.equal(runs.get(String(id)) ?? 0, status === 200 ? 1 : 0, `request ${id}: ${status}`);
+  }
+  const unlimited = results.filter(({ isLimited }) => !isLimited);
+  const failed = { allow: 200, deny: 503, raise: 500 }[onError];
+  assert(unlimited.some(({ at }) => at > failsFrom && at < upAgain));
+  assert(unlimited.every(({ status }) => status === failed));
+  const limited = results.filter(({ isLimited }) => isLimited).map(({ at }) => at);
+  assert(limited.some((at) => at < failsFrom));
+  const recovered = Math.min(...limited.filter((at) => at > upAgain)) - upAgain;
+  assert(recovered < 1_000 + 2 * longestStall, `recovers after ${recovered} ms`);
+}
+
+describe("200 requests a second", () => {
+  for (const fault of ["down", "slow", "reset", "garbage", "cut", "swallow", "restart", "kill"]) {
+    test(`service ${fault}`, patiently(() => withFault(fault, "allow")));
+  }
+  test("service down, fails closed", patiently(() => withFault("down", "deny")));
+  test("service slow, raises", patiently(() => withFault("slow", "raise")));
+});

@@ -1,0 +1,90 @@
+// Runs the programs of the README and of docs/clients.md as they stand there.
+
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { after, before, describe, test } from "node:test";
+
+import { start } from "./support/raw_http.js";
+import { Service } from "./support/service.js";
+
+const checkout = process.env.FLUXGATE_CHECKOUT;
+
+/** Returns the blocks of a document that are files of this language, by their names. */
+function blocksOf(document, kinds) {
+  const file = path.join(checkout, document);
+  if (!existsSync(file)) return [];
+  const blocks = readFileSync(file, "utf8").matchAll(/^```(\w+) ?(\S*)\n(.*?)^```$/gms);
+  return Array.from(blocks, ([, kind, name, text]) => ({ kind, name, text })).filter(({ kind }) =>
+    kinds.includes(kind),
+  );
+}
+
+const RULES = blocksOf("clients/node/README.md", ["yaml"])[0].text;
+const programs = [
+  ...blocksOf("clients/node/README.md", ["js", "ts"]),
+  ...blocksOf("docs/clients.md", ["js", "ts"]),
+].filter(({ name }) => name.includes("."));
+
+describe("the programs of the documents", () => {
+  let service;
+  let port = 30_000 + (process.pid % 10_000);
+  before(async () => {
+    service = await Service.start(RULES.replace("127.0.0.1:8081", "${API}"));
+  });
+  after(() => service.stop());
+
+  test("there are some", () => assert(programs.length >= 6));
+
+  for (const [at, { name, text }] of programs.entries()) {
+    test(name, async () => {
+      port += 1;
+      const folder = path.resolve("documents", String(at));
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(path.join(folder, "package.json"), '{ "type": "module" }');
+      const changed = text.replaceAll("http://127.0.0.1:8081", service.url).replaceAll("3000", port);
+      writeFileSync(path.join(folder, name), changed);
+      if (name.endsWith(".ts")) compile(folder, name);
+      const child = spawn(process.execPath, [name.replace(/\.ts$/, ".js")], { cwd: folder });
+      let errors = "";
+      child.stderr.on("data", (chunk) => (errors += chunk));
+      const ended = new Promise((resolve) => child.on("close", resolve));
+      try {
+        if (text.includes(".listen(")) await checkServer(port, `${name}-${at}`);
+        else assert.equal(await ended, 0, errors);
+      } catch (error) {
+        throw new Error(errors, { cause: error });
+      } finally {
+        child.kill();
+        await ended;
+      }
+    });
+  }
+});
+
+function compile(folder, name) {
+  const options = "--module nodenext --target es2022 --experimentalDecorators --skipLibCheck --strict";
+  const tsc = path.resolve("node_modules/typescript/bin/tsc");
+  const { status, stdout } = spawnSync(process.execPath, [tsc, ...options.split(" "), name], {
+    cwd: folder,
+    encoding: "utf8",
+  });
+  assert.equal(status, 0, stdout);
+}
+
+async function checkServer(port, user) {
+  const send = () => start(port, { path: "/", headers: [["X-User-Id", user]] }).finish();
+  const began = performance.now();
+  let first;
+  while (first === undefined) {
+    first = await send().catch((error) => {
+      if (performance.now() - began > 20_000) throw error;
+      return new Promise((resolve) => setTimeout(resolve, 50));
+    });
+  }
+  assert.equal(first.status, 200);
+  const statuses = [];
+  for (let at = 0; at < 3; at += 1) statuses.push((await send()).status);
+  assert.deepEqual(statuses, [200, 200, 429]);
+}

@@ -1,0 +1,132 @@
+// A server of each framework, with the handler that clients/README.md describes.
+
+import { Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import "reflect-metadata";
+import * as nest from "@nestjs/common";
+import { NestFactory } from "@nestjs/core";
+import { FastifyAdapter } from "@nestjs/platform-fastify";
+import express5 from "express";
+import express4 from "express4";
+import fastify from "fastify";
+import Koa from "koa";
+
+import { rateLimit as expressLimit } from "fluxgate/express";
+import { rateLimit as fastifyLimit } from "fluxgate/fastify";
+import { rateLimit as koaLimit } from "fluxgate/koa";
+import { rateLimit as nestLimit } from "fluxgate/nest";
+
+const LISTEN = { host: "127.0.0.1", port: 0 };
+
+/** Starts a server. `onRun(headers)` is called whenever the handler runs. */
+export const SERVERS = {
+  express: (options, onRun) => startExpress(express5, options, onRun),
+  "express 4": (options, onRun) => startExpress(express4, options, onRun),
+  fastify: startFastify,
+  koa: startKoa,
+  nest: (options, onRun) => startNest(undefined, options, onRun),
+  "nest on fastify": (options, onRun) => startNest(new FastifyAdapter(), options, onRun),
+};
+
+/** Returns what the handler answers: a text or a stream. */
+function answer(url, headers, onRun) {
+  onRun(headers);
+  const { pathname, searchParams } = new URL(url, "http://test/");
+  if (url.startsWith("/stream")) return Readable.from(lines(Number(searchParams.get("n") ?? 5)));
+  if (pathname === "/break") return Readable.from(broken());
+  if (pathname === "/fail") throw new Error("the handler fails");
+  return "ok";
+}
+
+async function* lines(count) {
+  for (let line = 0; line < count; line += 1) {
+    yield "chunk\n";
+    await sleep(100);
+  }
+}
+
+async function* broken() {
+  yield "chunk\n";
+  await sleep(20);
+  throw new Error("the body fails");
+}
+
+/** Pipes a stream into a response. */
+function pipe(body, response) {
+  if (typeof body === "string") return response.end(body);
+  response.on("close", () => body.destroy());
+  body.on("error", () => response.destroy());
+  return body.pipe(response);
+}
+
+async function startExpress(express, options, onRun) {
+  const app = express();
+  // The default handler of errors prints them.
+  app.set("env", "test");
+  app.use(expressLimit(options));
+  app.use((request, response) => {
+    pipe(answer(request.originalUrl, request.headers, onRun), response);
+  });
+  const server = app.listen(LISTEN.port, LISTEN.host);
+  await new Promise((resolve) => server.once("listening", resolve));
+  return serverOf(server);
+}
+
+async function startFastify(options, onRun) {
+  const app = fastify({ forceCloseConnections: true });
+  app.register(fastifyLimit(options));
+  const handler = async (request, reply) => {
+    const body = answer(request.raw.url, request.headers, onRun);
+    return reply.type("text/plain").send(body);
+  };
+  app.all("/*", handler);
+  app.setNotFoundHandler(handler);
+  await app.listen(LISTEN);
+  return { port: app.server.address().port, stop: () => app.close() };
+}
+
+async function startKoa(options, onRun) {
+  const app = new Koa();
+  app.silent = true;
+  app.use(koaLimit(options));
+  app.use((context) => {
+    context.type = "text";
+    context.body = answer(context.originalUrl, context.headers, onRun);
+  });
+  const server = app.listen(LISTEN.port, LISTEN.host);
+  await new Promise((resolve) => server.once("listening", resolve));
+  return serverOf(server);
+}
+
+async function startNest(adapter, options, onRun) {
+  class Anything {
+    handle(request, response) {
+      const body = answer(request.originalUrl ?? request.url, request.headers, onRun);
+      if (adapter === undefined) pipe(body, response);
+      else response.type("text/plain").send(body);
+    }
+  }
+  nest.Controller()(Anything);
+  const descriptor = Object.getOwnPropertyDescriptor(Anything.prototype, "handle");
+  nest.All(adapter === undefined ? "*path" : "*")(Anything.prototype, "handle", descriptor);
+  nest.Req()(Anything.prototype, "handle", 0);
+  nest.Res()(Anything.prototype, "handle", 1);
+  class App {}
+  nest.Module({ controllers: [Anything] })(App);
+  const quiet = { logger: false, forceCloseConnections: true };
+  const app = await (adapter === undefined
+    ? NestFactory.create(App, quiet)
+    : NestFactory.create(App, adapter, quiet));
+  app.useGlobalGuards(nestLimit(options));
+  await app.listen(LISTEN.port, LISTEN.host);
+  return { port: app.getHttpServer().address().port, stop: () => app.close() };
+}
+
+function serverOf(server) {
+  const stop = () => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  };
+  return { port: server.address().port, stop };
+}
