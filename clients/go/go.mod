@@ -1,0 +1,3 @@
+module github.com/openfluxgate/fluxgate/clients/go
+
+go 1.22
