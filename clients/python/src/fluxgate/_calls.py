@@ -1,0 +1,356 @@
+"""What both clients share: settings, the bodies of calls, and the meaning of answers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import ssl
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from urllib.parse import urlsplit
+
+from ._circuit import Circuit
+from ._decision import (
+    FAILED_CLOSED,
+    FAILED_OPEN,
+    LIMIT_HEADERS,
+    OUTCOMES,
+    Consumed,
+    Decision,
+    Settled,
+)
+from ._errors import HoldEnded, InvalidRequest, Unavailable
+from ._wire import Response, request_head
+
+log = logging.getLogger("fluxgate")
+
+CHECK = "/v1/check?status=true"
+BATCH = "/v1/check/batch"
+CONSUME = "/v1/consume"
+CANCEL = "/v1/cancel"
+SETTLE = "/v1/settle"
+RENEW = "/v1/renew"
+RELEASE = "/v1/release"
+
+#: The largest body that the service reads.
+MAX_REQUEST = 64 * 1024
+#: How many holds the service renews in one call.
+MAX_RENEWED = 1_000
+#: How long to wait for an answer after its deadline, to undo what it grants, and how many such
+#: answers to wait for at a time.
+LATE_ANSWER = 5.0
+MAX_LATE_ANSWERS = 64
+#: The service closes connections that are idle for 30 s.
+MAX_IDLE = 25.0
+
+Text = Union[str, int, float, bool]
+Identity = Union[str, Sequence[str]]
+
+
+class CallFailed(Exception):
+    """The service did not answer, or not as it should. `on_error` applies."""
+
+
+class Settings:
+    """Where the service is, and what to do if it fails."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        on_error: str,
+        deadline: float,
+        headers: Optional[Mapping[str, str]],
+        ca: Optional[str],
+        ssl_context: Optional[ssl.SSLContext],
+        pool_size: int,
+    ) -> None:
+        if on_error not in ("allow", "deny", "raise"):
+            raise ValueError(f"on_error is `allow`, `deny` or `raise`, not {on_error!r}")
+        if not (deadline > 0 and math.isfinite(deadline)):
+            raise ValueError(f"deadline is a number of seconds above 0, not {deadline!r}")
+        if pool_size < 0:
+            raise ValueError(f"pool_size is 0 or more, not {pool_size!r}")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            raise ValueError(
+                f"the URL of the service is such as http://127.0.0.1:8081, not {url!r}"
+            )
+        if parts.query or parts.fragment:
+            raise ValueError(f"the URL of the service has no query, but {url!r} has")
+        self.url = url
+        self.on_error = on_error
+        self.deadline = deadline
+        self.pool_size = pool_size
+        self.host: str = parts.hostname
+        self.port: int = parts.port or (443 if parts.scheme == "https" else 80)
+        self.tls: Optional[ssl.SSLContext] = None
+        if parts.scheme == "https":
+            self.tls = ssl_context or ssl.create_default_context(cafile=ca)
+        extra = dict(headers or {})
+        for name, value in extra.items():
+            if any(byte in name + value for byte in "\r\n\0"):
+                raise ValueError(f"the header {name!r} contains a line end")
+        base = parts.path.rstrip("/")
+        paths = (CHECK, BATCH, CONSUME, CANCEL, SETTLE, RENEW, RELEASE)
+        self._heads = {path: request_head(base + path, parts.netloc, extra) for path in paths}
+        #: Shared by a client and those that middleware derives from it.
+        self.circuit = Circuit()
+
+    def request(self, path: str, body: bytes) -> bytes:
+        """Returns the bytes of a call."""
+        return b"%b%d\r\n\r\n%b" % (self._heads[path], len(body), body)
+
+    def failed(self, error: BaseException, is_probe: bool) -> None:
+        """Records a failure. A service that goes on failing is logged once."""
+        if self.circuit.failed(is_probe):
+            log.warning("the service %s fails: %s", self.url, describe(error))
+
+    def succeeded(self) -> None:
+        """Records an answer."""
+        if self.circuit.succeeded():
+            log.info("the service %s answers again", self.url)
+
+    def instead(self, error: Optional[BaseException]) -> Decision:
+        """Decides in place of the service."""
+        if self.on_error == "allow":
+            return FAILED_OPEN
+        if self.on_error == "deny":
+            return FAILED_CLOSED
+        raise unavailable(error) from error
+
+    def consumed_instead(self, error: Optional[BaseException]) -> Consumed:
+        """Decides a `consume` in place of the service."""
+        decision = self.instead(error)
+        return Consumed(decision.allowed, None, decision.retry_after, decision.outcome)
+
+
+def describe(error: BaseException) -> str:
+    """Returns what an error says, or its kind if it says nothing."""
+    return str(error) or type(error).__name__
+
+
+def unavailable(error: Optional[BaseException]) -> Unavailable:
+    """Returns the exception for a service that did not answer."""
+    if error is None:
+        return Unavailable("the service failed before, and is not asked for a moment")
+    return Unavailable(f"the service did not decide: {describe(error)}")
+
+
+def check_body(
+    rule_set: Optional[str],
+    ip: Optional[str],
+    user: Optional[str],
+    api_key: Optional[str],
+    method: Optional[str],
+    path: Optional[str],
+    headers: Optional[Mapping[str, str]],
+    attributes: Optional[Mapping[str, Text]],
+    cost: Optional[int],
+    **more: Any,
+) -> Dict[str, Any]:
+    """Returns the fields of a check. Those that are None are left out."""
+    body = {
+        "rule_set": rule_set,
+        "ip": ip,
+        "user": user,
+        "api_key": api_key,
+        "method": method,
+        "path": path,
+        "headers": headers and dict(headers),
+        "attributes": attributes and {name: text(value) for name, value in attributes.items()},
+        "cost": cost,
+        **more,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def text(value: Text) -> str:
+    """Returns an attribute as the service compares it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """Returns the JSON of a body."""
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def limited(body: bytes) -> bytes:
+    """Returns a body that the service reads. It may close the connection before it reads more."""
+    if len(body) > MAX_REQUEST:
+        raise InvalidRequest(413, f"the call has {len(body)} bytes, at most {MAX_REQUEST} are read")
+    return body
+
+
+def span(seconds: float) -> str:
+    """Returns a duration as the service reads it."""
+    return f"{max(1, math.ceil(seconds * 1000))}ms"
+
+
+def hold_body(hold: str) -> bytes:
+    """Returns the body of a settlement as reserved, or of a release."""
+    return encode({"hold": hold})
+
+
+def settle_body(hold: str, cost: Optional[int], attributes: Optional[Mapping[str, Text]]) -> bytes:
+    """Returns the body of a settlement."""
+    if cost is not None and attributes is not None:
+        raise ValueError("a hold is settled by `cost` or by `attributes`, not by both")
+    body: Dict[str, Any] = {"hold": hold}
+    if cost is not None:
+        body["cost"] = cost
+    if attributes is not None:
+        body["attributes"] = {name: text(value) for name, value in attributes.items()}
+    return encode(body)
+
+
+def batch_body(checks: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Returns the body of a batch. Each check has the arguments of `check`, or `peek`."""
+    bodies: List[Dict[str, Any]] = []
+    for check in checks:
+        body = {name: value for name, value in check.items() if value is not None}
+        if "attributes" in body:
+            body["attributes"] = {name: text(value) for name, value in body["attributes"].items()}
+        if "hold_for" in body:
+            body["hold"] = span(body.pop("hold_for"))
+        bodies.append(body)
+    return {"checks": bodies}
+
+
+def read_json(response: Response) -> Any:
+    """Returns the JSON of an answer with status 200.
+
+    Raises InvalidRequest for a call that the service rejects, and CallFailed otherwise.
+    """
+    status = response.status
+    try:
+        body = json.loads(response.body)
+    except (ValueError, RecursionError):
+        body = None
+    if status == 200 and body is not None:
+        return body
+    # 408 and 429 are about the load of the service or of a proxy, not about the call.
+    if 400 <= status < 500 and status not in (408, 429):
+        detail = body.get("detail") if isinstance(body, dict) else None
+        raise InvalidRequest(status, str(detail or "no details"))
+    if status == 200:
+        raise CallFailed("the service answers with something that is not JSON")
+    raise CallFailed(f"the service answers {status}")
+
+
+def read_decision(response: Response) -> Decision:
+    """Returns the decision of an answer to a check."""
+    status = response.status
+    if status != 200:
+        try:
+            body = json.loads(response.body)
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict) or "outcome" not in body:
+            read_json(response)
+    else:
+        body = read_json(response)
+    received = response.headers
+    headers = {name: received[key] for key, name in LIMIT_HEADERS.items() if key in received}
+    decision = decision_of(body, status, headers)
+    if decision.allowed != (status == 200):
+        raise CallFailed("the service answers with an inconsistent decision")
+    return decision
+
+
+def read_decisions(response: Response, count: int) -> List[Decision]:
+    """Returns the decisions of an answer to a batch."""
+    body = read_json(response)
+    decisions = body.get("decisions") if isinstance(body, dict) else None
+    if not isinstance(decisions, list) or len(decisions) != count:
+        raise CallFailed("the service answers with another number of decisions")
+    return [decision_of(it, None, {}) for it in decisions]
+
+
+_STATUS = {"forbidden": 403, "failed_closed": 503}
+
+
+def decision_of(body: Any, status: Optional[int], headers: Mapping[str, str]) -> Decision:
+    """Returns a decision from JSON, if it is one. A status of None is inferred."""
+    try:
+        allowed, outcome = body["allowed"], body["outcome"]
+        is_consistent = OUTCOMES[outcome] in (allowed, None)
+        if not isinstance(allowed, bool) or not is_consistent:
+            raise ValueError
+        if status is None:
+            status = 200 if allowed else _STATUS.get(outcome, 429)
+        retry = body["retry_after_ms"]
+        hold, hold_ms = body.get("hold"), body.get("hold_ms")
+        return Decision(
+            allowed,
+            outcome,
+            body["rule"],
+            body["band"],
+            body["limit"],
+            body["remaining"],
+            None if retry is None else retry / 1000,
+            body["reset_after_ms"] / 1000,
+            body["delay_ms"] / 1000,
+            tuple(body["violated"]),
+            hold,
+            None if hold is None else hold_ms / 1000,
+            status,
+            headers,
+            body.get("reservation"),
+            body.get("title"),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise CallFailed("the service answers with an invalid decision") from None
+
+
+def read_consumed(response: Response) -> Consumed:
+    """Returns the answer to a consume."""
+    body = read_json(response)
+    try:
+        retry = body["retry_after_ms"]
+        hold = body.get("hold")
+        return Consumed(
+            bool(body["allowed"]),
+            body["remaining"],
+            None if retry is None else retry / 1000,
+            body.get("outcome"),
+            hold,
+            None if hold is None else body["hold_ms"] / 1000,
+        )
+    except (KeyError, TypeError, AttributeError):
+        raise CallFailed("the service answers with an invalid decision") from None
+
+
+def read_settled(response: Response) -> Settled:
+    """Returns the answer to a settlement or a release."""
+    if response.status == 404:
+        raise HoldEnded("the hold was settled, released or has expired")
+    body = read_json(response)
+    try:
+        return Settled(int(body["charged"]), int(body["uncharged"]))
+    except (KeyError, TypeError, ValueError):
+        raise CallFailed("the service answers with an invalid settlement") from None
+
+
+def read_renewed(response: Response, count: int) -> List[bool]:
+    """Returns for each hold whether it is still held."""
+    body = read_json(response)
+    renewed = body.get("renewed") if isinstance(body, dict) else None
+    if not isinstance(renewed, list) or len(renewed) != count:
+        raise CallFailed("the service answers with another number of holds")
+    return [bool(it) for it in renewed]
+
+
+def grants_of(response: Response) -> Optional[tuple[str, bytes]]:
+    """Returns the call that undoes what a late answer grants, if it grants anything."""
+    try:
+        decision = read_decision(response)
+    except Exception:
+        return None
+    if decision.reservation is not None:
+        return CANCEL, encode({"reservation": decision.reservation})
+    if decision.hold is not None:
+        return RELEASE, hold_body(decision.hold)
+    return None

@@ -1,0 +1,191 @@
+"""Middleware for WSGI: Flask, Django, Bottle, Pyramid.
+
+app = RateLimitMiddleware(app, client=fg, rule_set="api-limits")
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
+from urllib.parse import quote_from_bytes, urlsplit
+
+from ._admission import Admission, Admitted, AnyClient
+from ._calls import Text
+from ._decision import Decision, bad_request
+from ._filter import Filter, Header, TooLarge, merged_headers
+from ._path import Ambiguous, lossless
+
+__all__ = ["RateLimitMiddleware", "header"]
+
+Environ = Dict[str, Any]
+StartResponse = Callable[..., Callable[[bytes], Any]]
+App = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+class RateLimitMiddleware:
+    """Limits the requests to a WSGI app.
+
+    The arguments are those of the middleware for ASGI; functions get the environment. A request
+    that waits occupies its thread, and goes on waiting if its client leaves: a WSGI server does not
+    say so.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        client: AnyClient,
+        rule_set: Optional[str] = None,
+        *,
+        include: Optional[Iterable[str]] = None,
+        exclude: Iterable[str] = (),
+        ignore_case: bool = False,
+        trusted_proxies: Iterable[str] = (),
+        user: Optional[Callable[[Environ], Optional[str]]] = None,
+        api_key: Optional[Callable[[Environ], Optional[str]]] = None,
+        ip: Optional[Callable[[Environ], Optional[str]]] = None,
+        attributes: Optional[Callable[[Environ], Mapping[str, Text]]] = None,
+        cost: Union[int, Callable[[Environ], Optional[int]], None] = None,
+        headers: Optional[Sequence[str]] = None,
+        max_concurrent_waits: int = 100,
+    ) -> None:
+        self.app = app
+        self._filter: Filter[Environ] = Filter(
+            rule_set,
+            include=include,
+            exclude=exclude,
+            ignore_case=ignore_case,
+            trusted_proxies=trusted_proxies,
+            user=user,
+            api_key=api_key,
+            ip=ip,
+            attributes=attributes,
+            cost=cost,
+            headers=headers,
+            max_concurrent_waits=max_concurrent_waits,
+        )
+        self._admission = Admission(client, self._filter.permits)
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            body = read_environ(self._filter, environ, environ)
+        except Ambiguous as error:
+            return _answer(environ, start_response, *bad_request(str(error)))
+        except TooLarge:
+            return _answer(environ, start_response, *self._admission.too_large().refusal())
+        if body is None:
+            return self.app(environ, start_response)
+        admitted = self._admission.decide(body)
+        decision = admitted.decision
+        if not decision.allowed:
+            return _answer(environ, start_response, *decision.refusal())
+        start = _with_headers(start_response, decision)
+        if not admitted.is_held:
+            return self.app(environ, start)
+        try:
+            chunks = self.app(environ, start)
+        except BaseException:
+            admitted.end()
+            raise
+        return _Held(chunks, admitted)
+
+
+def header(environ: Environ, name: str) -> Optional[str]:
+    """Returns a header of an environment, in whatever case `name` is."""
+    value = environ.get("HTTP_" + name.upper().replace("-", "_"))
+    return None if value is None else lossless(value.encode("latin-1").strip(b" \t"))
+
+
+def read_environ(filter: Filter[Any], request: Any, environ: Environ) -> Optional[Dict[str, Any]]:
+    """Returns the fields of a check for an environment, or None if it is not limited."""
+    return filter.read(
+        request,
+        environ["REQUEST_METHOD"],
+        _raw_path(environ),
+        list(_headers(environ)),
+        environ.get("REMOTE_ADDR"),
+    )
+
+
+def _raw_path(environ: Environ) -> bytes:
+    # Servers that know the raw target: gunicorn, Werkzeug, uWSGI, mod_wsgi.
+    raw = environ.get("RAW_URI") or environ.get("REQUEST_URI")
+    if raw:
+        if not raw.startswith(("/", "*")):
+            # The absolute form, which only proxies send.
+            raw = urlsplit(raw).path
+        return bytes(raw.encode("latin-1", "replace")).partition(b"?")[0]
+    # Without it, a form that decodes to what the app sees.
+    path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1")
+    return quote_from_bytes(path, safe=b"/!$&'()*+,=:@~-._").encode("ascii")
+
+
+def _headers(environ: Environ) -> Iterator[Header]:
+    for key, value in environ.items():
+        if key.startswith("HTTP_"):
+            yield key[5:].replace("_", "-").lower(), value.encode("latin-1", "replace")
+    for key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        if environ.get(key):
+            yield key.replace("_", "-").lower(), environ[key].encode("latin-1", "replace")
+
+
+class _Held:
+    """A response body that ends a hold when it has been sent, or not sent."""
+
+    def __init__(self, chunks: Iterable[bytes], admitted: Admitted) -> None:
+        self._chunks = chunks
+        self._iterator: Optional[Iterator[bytes]] = None
+        self._admitted = admitted
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._iterator is None:
+            self._iterator = iter(self._chunks)
+        return next(self._iterator)
+
+    def close(self) -> None:
+        try:
+            close = getattr(self._chunks, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._admitted.end()
+
+
+def _with_headers(start_response: StartResponse, decision: Decision) -> StartResponse:
+    """Returns a `start_response` that adds the limit headers."""
+    if not decision.headers:
+        return start_response
+
+    def start(status: str, headers: List[Tuple[str, str]], *exc_info: Any) -> Any:
+        return start_response(status, merged_headers(list(headers), decision), *exc_info)
+
+    return start
+
+
+def _answer(
+    environ: Environ,
+    start_response: StartResponse,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> Iterable[bytes]:
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = "Denied"
+    start_response(f"{status} {phrase}", list(headers.items()))
+    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]

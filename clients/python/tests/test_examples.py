@@ -1,0 +1,165 @@
+"""The programs in `examples` and the README, followed as a newcomer follows them."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from .service import ROOT, Service, free_port
+
+EXAMPLES = ROOT / "examples/clients/python"
+README = (ROOT / "clients/python/README.md").read_text()
+
+
+def config():
+    """Returns the config of all examples, with a free port for the API only."""
+    text = (ROOT / "examples/fluxgate.yaml").read_text()
+    text, count = re.subn(r"(?m)^listen:.*$", 'listen: { api: "${API}" }', text)
+    assert count == 1
+    # A busy machine must not refill the bucket meanwhile.
+    return text.replace("window: 1m", "window: 1h").replace("window: 6s", "window: 1h")
+
+
+class App:
+    """A server in a process of its own."""
+
+    def __init__(self, command, folder, port, **environment):
+        environment = {**os.environ, **environment}
+        null = subprocess.DEVNULL
+        command = [sys.executable, "-m", *command]
+        self._process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=null, stderr=null
+        )
+        self._port = port
+
+    def status(self, path="/", method="GET", user="ann"):
+        url = f"http://127.0.0.1:{self._port}{path}"
+        request = urllib.request.Request(url, method=method, headers={"X-User-Id": user})
+        end = time.monotonic() + 20
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=10) as response:
+                    return response.status, response.headers
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.status, error.headers
+            except urllib.error.URLError:
+                assert time.monotonic() < end, "the app does not start"
+                assert self._process.poll() is None, "the app has ended"
+                time.sleep(0.05)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+
+
+class Examples(unittest.TestCase):
+    def check_app(self, command):
+        port = free_port()
+        command = [word.replace("PORT", str(port)) for word in command]
+        with Service(config()) as service:
+            with App(command, EXAMPLES, port, FLUXGATE_URL=service.url) as app:
+                statuses = [app.status()[0] for _ in range(4)]
+                self.assertEqual(statuses, [200, 200, 200, 429])
+                self.assertEqual(app.status("/health")[0], 200)
+                statuses = [app.status("/jobs", "POST", user="bob") for _ in range(3)]
+                self.assertEqual([status for status, _ in statuses], [200, 200, 200])
+                policy = statuses[0][1]["RateLimit-Policy"]
+                self.assertEqual(policy.count("per-user/burst"), 2, policy)
+
+    def test_fastapi(self):
+        self.check_app(["uvicorn", "fastapi_app:app", "--port", "PORT"])
+
+    def test_flask(self):
+        self.check_app(["flask", "--app", "flask_app", "run", "--port", "PORT"])
+
+    def test_calls(self):
+        with Service(config()) as service:
+            output = subprocess.run(
+                [sys.executable, str(EXAMPLES / "calls.py"), service.url],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=30,
+            ).stdout
+        self.assertEqual(output, "2 left\nallowed 2\nallowed 1\nsent\nallowed 2\n")
+
+
+class Readme(unittest.TestCase):
+    def test_limited_in_five_minutes(self):
+        blocks = re.findall(r"```(\w+)\n(.*?)```", README, re.S)
+        rules = next(text for kind, text in blocks if kind == "yaml")
+        program = next(text for kind, text in blocks if kind == "python")
+        commands = [text.strip() for kind, text in blocks if kind == "sh"]
+        self.assertIn("venv/bin/uvicorn app:app", commands)
+        self.assertTrue(any(text.startswith("for i in 1 2 3; do curl") for text in commands))
+        port = free_port()
+        with Service(rules.replace("127.0.0.1:8081", "${API}")) as service:
+            with tempfile.TemporaryDirectory() as folder:
+                program = program.replace("http://127.0.0.1:8081", service.url)
+                Path(folder, "app.py").write_text(program)
+                with App(["uvicorn", "app:app", "--port", str(port)], folder, port) as app:
+                    self.assertEqual([app.status()[0] for _ in range(3)], [200, 200, 429])
+
+    def test_every_snippet_is_python(self):
+        for kind, text in re.findall(r"```(\w+)\n(.*?)```", README, re.S):
+            if kind == "python":
+                # A decorator stands alone in one of them.
+                compile(
+                    text + ("def view(): ..." if text.rstrip().endswith("))])") else ""),
+                    "README",
+                    "exec",
+                )
+
+    def test_every_option_and_exception_is_listed(self):
+        import inspect
+
+        import fluxgate
+        from fluxgate.asgi import RateLimitMiddleware
+
+        for function in (RateLimitMiddleware.__init__, fluxgate.Client.__init__):
+            for name in list(inspect.signature(function).parameters)[1:]:
+                if name not in ("app", "client", "url"):
+                    self.assertIn(f"`{name}`", README)
+        for name in ("Denied", "Unavailable", "InvalidRequest", "HoldEnded"):
+            self.assertIn(f"| `{name}` |", README)
+
+
+class Signatures(unittest.TestCase):
+    def test_all_doors_take_the_same_options(self):
+        import inspect
+
+        from fluxgate import AsyncClient, Client
+        from fluxgate._filter import Filter
+        from fluxgate.asgi import RateLimitMiddleware as Asgi
+        from fluxgate.fastapi import RateLimit
+        from fluxgate.wsgi import RateLimitMiddleware as Wsgi
+
+        def options(function):
+            names = inspect.signature(function).parameters
+            return {name for name, it in names.items() if it.kind is it.KEYWORD_ONLY}
+
+        for door in (Asgi, Wsgi, RateLimit):
+            self.assertEqual(options(door.__init__), options(Filter.__init__), door)
+        for name in ("check", "peek", "batch", "consume", "wait", "hold", "settle", "renew"):
+            sync, other = getattr(Client, name), getattr(AsyncClient, name)
+            self.assertEqual(
+                list(inspect.signature(sync).parameters), list(inspect.signature(other).parameters)
+            )
+        self.assertEqual(
+            inspect.signature(Client.__init__).parameters.keys(),
+            inspect.signature(AsyncClient.__init__).parameters.keys(),
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
