@@ -82,6 +82,37 @@ class Examples(unittest.TestCase):
     def test_flask(self):
         self.check_app(["flask", "--app", "flask_app", "run", "--port", "PORT"])
 
+    def run_jobs(self, url, user, jobs):
+        command = [sys.executable, str(EXAMPLES / "jobs.py"), url, user, str(jobs)]
+        run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+        return run.stdout.splitlines()
+
+    def test_jobs_are_done_as_fast_as_allowed(self):
+        with Service(config().replace("capacity: 3, window: 1h", "capacity: 3, window: 3s")) as it:
+            lines = self.run_jobs(it.url, "ann", 4)
+        self.assertEqual(lines[0], "job 1: done, 2 left")
+        done = [line.split(":")[0] for line in lines if ": done, " in line]
+        self.assertEqual(done, ["job 1", "job 2", "job 3", "job 4"])
+
+    def test_jobs_return_their_slots(self):
+        rules = """
+        - { id: running, scope: per_user, algorithm: concurrency, bands: [ { capacity: 1 } ] }
+        - { id: even, scope: per_user, algorithm: leaky_bucket, shape: true, bands: [ 9/3s ] }
+        """
+        text = f'listen: {{ api: "${{API}}" }}\nrule_sets:\n  jobs:\n    rules: {rules}'
+        with Service(text) as service:
+            begin = time.monotonic()
+            lines = self.run_jobs(service.url, "ann", 3)
+            # One job in a third of a second.
+            self.assertGreater(time.monotonic() - begin, 0.6)
+            self.assertEqual(lines, [f"job {job}: done, 0 left" for job in (1, 2, 3)])
+            self.assertEqual(service.metric("fluxgate_slots_held"), 0)
+
+    def test_jobs_fail_open(self):
+        lines = self.run_jobs("http://127.0.0.1:1", "ann", 1)
+        self.assertEqual(len(lines), 1)
+        self.assertTrue(lines[0].startswith("job 1: done, FluxGate unavailable: "), lines)
+
     def test_calls(self):
         with Service(config()) as service:
             output = subprocess.run(

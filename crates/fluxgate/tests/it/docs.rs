@@ -8,6 +8,7 @@ use crate::support::project_file;
 
 mod blocks;
 mod claims;
+mod clients;
 mod files;
 mod links;
 mod migrating;
@@ -21,7 +22,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 40] = [
+const KINDS: [(&str, &str); 41] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_documented_examples"),
@@ -31,6 +32,7 @@ const KINDS: [(&str, &str); 40] = [
     ("json decisions", "docs::files::the_simulations"),
     ("json requests", "docs::files::the_simulations"),
     ("nginx", "docs::migrating::"),
+    ("python", "docs::clients::"),
     ("rust", "docs::files::every_program"),
     ("rust,no_run", "docs::files::every_program"),
     ("sh docker", "deploy::containers::the_commands_of_the_guide"),

@@ -48,8 +48,8 @@ fn every_section_names_its_tests() {
     assert!(left.is_empty(), "{left:?} do not exist");
 }
 
-/// Evidence is `CRATE/FILTER`, `CRATE` (all its tests), `CRATE/doc`, `bench/NAME` or
-/// `fuzz/TARGET`.
+/// Evidence is `CRATE/FILTER`, `CRATE` (all its tests), `CRATE/doc`, `bench/NAME`,
+/// `fuzz/TARGET` or `clients/LANGUAGE` (all tests of a client).
 #[test]
 fn evidence_exists() {
     let mut named = 0;
@@ -76,6 +76,7 @@ fn is_evidence(name: &str) -> bool {
         None => is_crate(name) || name == "bench",
         Some(("bench", bench)) => benchmarks().contains(&format!("(\"{bench}\", ")),
         Some(("fuzz", target)) => project_file(&format!("fuzz/fuzz_targets/{target}.rs")).is_file(),
+        Some(("clients", language)) => project_file(&format!("clients/{language}/test")).is_file(),
         Some((of, "doc")) => is_crate(of),
         Some((of, filter)) => test_names::in_crate(of, filter),
     }

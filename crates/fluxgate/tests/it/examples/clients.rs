@@ -23,12 +23,7 @@ struct Client {
     scheme: &'static str,
 }
 
-const CLIENTS: [Client; 3] = [
-    Client {
-        file: "python/client_http.py",
-        listener: "api",
-        scheme: "http://",
-    },
+const CLIENTS: [Client; 2] = [
     Client {
         file: "python/client_resp.py",
         listener: "resp",
