@@ -110,7 +110,9 @@ func (n *nullable) UnmarshalJSON(text []byte) error {
 		n.isNull = true
 		return nil
 	}
-	return json.Unmarshal(text, &n.value)
+	value, err := strconv.ParseInt(string(text), 10, 64)
+	n.value = value
+	return err
 }
 
 // orMinusOne returns the number, or -1 for null.

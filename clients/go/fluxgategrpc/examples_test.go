@@ -77,6 +77,9 @@ func TestTheExampleForHTTP(t *testing.T) {
 		body, _ := io.ReadAll(response.Body)
 		return response.StatusCode, string(body)
 	}
+	if status, body := get("/quota"); status != 200 || body != "3 of 3 left\n" {
+		t.Error(status, body)
+	}
 	for _, body := range []string{"hello, 2 left\n", "hello, 1 left\n", "hello, 0 left\n"} {
 		if status, found := get("/hello"); status != 200 || found != body {
 			t.Error(status, found)
@@ -84,6 +87,9 @@ func TestTheExampleForHTTP(t *testing.T) {
 	}
 	if status, _ := get("/hello"); status != 429 {
 		t.Error(status)
+	}
+	if status, body := get("/quota"); status != 200 || !strings.HasPrefix(body, "used up; try again in ") {
+		t.Error(status, body)
 	}
 	for range 3 {
 		if status, body := get("/jobs"); status != 200 {

@@ -32,11 +32,12 @@ func main() {
 		left := fluxgate.FromContext(r.Context()).Decision.Remaining
 		fmt.Fprintf(w, "hello, %d left\n", left)
 	})
+	mux.HandleFunc("/quota", func(w http.ResponseWriter, r *http.Request) { showQuota(client, w, r) })
 	mux.HandleFunc("/jobs", func(w http.ResponseWriter, r *http.Request) { runJob(client, w, r) })
 
 	// A server would authenticate the user first: otherwise a new name is a new quota.
 	user := fluxgate.User(func(r *http.Request) string { return r.Header.Get("X-User-Id") })
-	limit := fluxgate.Middleware(client, "pages", user, fluxgate.Exclude("/health", "/jobs"))
+	limit := fluxgate.Middleware(client, "pages", user, fluxgate.Exclude("/health", "/quota", "/jobs"))
 
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -44,6 +45,19 @@ func main() {
 	}
 	log.Printf("listening on http://%s", listener.Addr())
 	log.Fatal(http.Serve(listener, limit(mux)))
+}
+
+// showQuota asks without charging.
+func showQuota(client *fluxgate.Client, w http.ResponseWriter, r *http.Request) {
+	decision, err := client.Peek(r.Context(), "pages", fluxgate.Request{User: r.Header.Get("X-User-Id")})
+	switch {
+	case err != nil:
+		http.Error(w, "try again later", http.StatusServiceUnavailable)
+	case !decision.Allowed:
+		fmt.Fprintf(w, "used up; try again in %v\n", decision.RetryAfter)
+	default:
+		fmt.Fprintf(w, "%d of %d left\n", decision.Remaining, decision.Limit)
+	}
 }
 
 // runJob holds the charge of a job until the job has ended.
