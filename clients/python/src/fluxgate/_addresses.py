@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from typing import Iterable, Iterator, List, Optional, Sequence, Union
@@ -29,9 +30,11 @@ class TrustedProxies:
         trusted, or the leftmost if all are. An entry that is no address ends the search at the
         entry to its right.
         """
+        if not self._networks:
+            return canonical(peer) if peer else None
         address = parse_address(peer) if peer else None
-        if address is None or not self._networks:
-            return str(address) if address is not None else None
+        if address is None:
+            return None
         if self._trusts(address):
             for hop in _hops(forwarded):
                 if hop is None:
@@ -45,6 +48,13 @@ class TrustedProxies:
         return any(
             address.version == network.version and address in network for network in self._networks
         )
+
+
+@functools.lru_cache(maxsize=4096)
+def canonical(text: str) -> Optional[str]:
+    """Returns an address in the form that is sent, or None if it is none."""
+    address = parse_address(text)
+    return None if address is None else str(address)
 
 
 def parse_address(text: str) -> Optional[IpAddress]:

@@ -67,6 +67,8 @@ class Admission:
         permit = _Permit(self._permits)
         try:
             decision = client._check(body)
+            if decision.delay <= 0 and decision.hold is None:
+                return Admitted(client, decision, None)
             decision, kept = client._wait(body, decision, None, permit.take)
         except InvalidRequest as error:
             decision, kept = self._instead(error), None
@@ -82,6 +84,8 @@ class Admission:
         permit = _Permit(self._permits)
         try:
             decision = await client._check(body)
+            if decision.delay <= 0 and decision.hold is None:
+                return Admitted(client, decision, None)
             decision, kept = await client._wait(body, decision, None, permit.take, sleep)
         except InvalidRequest as error:
             decision, kept = self._instead(error), None

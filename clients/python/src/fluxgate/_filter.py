@@ -14,13 +14,14 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
+    Set,
     Tuple,
     TypeVar,
     Union,
 )
 
 from ._addresses import TrustedProxies, parse_address
-from ._calls import Text, check_body, log
+from ._calls import Text, log, text
 from ._decision import LIMIT_HEADERS as _LIMITS
 from ._decision import Decision
 from ._path import Ambiguous, PathPatterns, RequestPath, lossless
@@ -58,6 +59,11 @@ _METHODS = frozenset(
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\Z")
 _PLAIN_ENDS = re.compile(rb"[!-~](?:.*[!-~])?\Z", re.DOTALL)
+# Nothing that servers clean in different ways: no encoded words, no odd ends.
+_PLAIN_VALUE = re.compile(rb"(?:[!->@-~](?:[ !->@-~]*[!->@-~])?)?\Z")
+# Plain names that were seen: requests have the same few.
+_plain_names: Set[str] = set()
+_NONE: Set[str] = set()
 # The most that headers may take of a call. A request with more is refused: if some were left out,
 # a client could hide a header behind others.
 _MAX_HEADER_BYTES = 32 * 1024
@@ -139,7 +145,9 @@ class Filter(Generic[R]):
         if not method.isupper() and method.upper() in _METHODS:
             raise Ambiguous(METHOD)
         lines = self._check_headers(headers)
-        forwarded = [lossless(value) for name, value in headers if name == "x-forwarded-for"]
+        forwarded: List[str] = []
+        if "x-forwarded-for" in lines:
+            forwarded = [lossless(value) for name, value in headers if name == "x-forwarded-for"]
         ip = self._proxies.client_ip(peer, forwarded)
         if self._ip is not None:
             # A function may return what a header says: something that is no address is none.
@@ -148,27 +156,36 @@ class Filter(Generic[R]):
         user = lines.get("x-user-id") if self._user is None else self._user(request)
         key = lines.get("x-api-key") if self._api_key is None else self._api_key(request)
         cost = self._cost(request) if callable(self._cost) else self._cost
-        sent = {
-            name: value
-            for name, value in lines.items()
-            if (name not in _WITHHELD if self._sent is None else name in self._sent)
-        }
-        if sum(len(name) + len(value) for name, value in sent.items()) > _MAX_HEADER_BYTES:
+        sent = lines
+        if self._sent is not None:
+            sent = {name: value for name, value in lines.items() if name in self._sent}
+        if sum(map(len, sent)) + sum(map(len, sent.values())) > _MAX_HEADER_BYTES:
             raise TooLarge
-        return check_body(
-            self.rule_set,
-            ip,
-            None if user is None else str(user),
-            None if key is None else str(key),
-            method,
-            path.raw,
-            sent or None,
-            self._attributes(request) if self._attributes is not None else None,
-            cost,
-            normal_path=path.normal_path,
-            ignore_case=True if self._ignores_case else None,
-            wait=True,
-        )
+        body: Dict[str, Any] = {
+            "rule_set": self.rule_set,
+            "method": method,
+            "path": path.raw,
+            "wait": True,
+        }
+        if ip is not None:
+            body["ip"] = ip
+        if user is not None:
+            body["user"] = str(user)
+        if key is not None:
+            body["api_key"] = str(key)
+        if sent:
+            body["headers"] = sent
+        normal_path = path.normal_path
+        if normal_path is not None:
+            body["normal_path"] = normal_path
+        if self._ignores_case:
+            body["ignore_case"] = True
+        if self._attributes is not None:
+            values = self._attributes(request)
+            body["attributes"] = {name: text(value) for name, value in values.items()}
+        if cost is not None:
+            body["cost"] = cost
+        return body
 
     def _applies_to(self, path: RequestPath) -> bool:
         if self._exclude and self._exclude.matches_both(path):
@@ -181,27 +198,47 @@ class Filter(Generic[R]):
         return self.rule_set is not None
 
     def _check_headers(self, headers: Sequence[Header]) -> Dict[str, str]:
-        """Returns the first line of each header, without those that servers may take for others."""
-        lines: Dict[str, bytes] = {}
+        """Returns the first line of each header, without those that servers may take for others.
+
+        Nearly all headers are plain ones that occur once, so that is what this is quick for.
+        """
+        lines: Dict[str, str] = {}
+        checks_all, counted = self._sent is None, self._counted
+        # A plain name may be alike to one that is not plain.
+        plain_names = _NONE if self._has_odd_names else _plain_names
         for name, value in headers:
-            is_plain = _PLAIN_NAME.match(name) is not None
-            if not is_plain or self._has_odd_names:
-                if name not in self._counted:
-                    folded = fold(name)
-                    if folded in self._counted_folds or (not is_plain and _imitates(folded)):
-                        raise Ambiguous(ALIKE)
-                    if not is_plain:
-                        continue
-            value = value.strip(b" \t\r\n\f\v")
             if name in _WITHHELD:
                 continue
-            if self._sent is None or name in self._counted:
-                check_value(value)
-                known = lines.get(name)
-                if known is not None and known != value and not self._may_repeat(name):
-                    raise Ambiguous(CONFLICT)
-            lines.setdefault(name, value)
-        return {name: lossless(value) for name, value in lines.items()}
+            if name not in plain_names and not self._is_read(name):
+                continue
+            value = value.strip()
+            is_checked = checks_all or name in counted
+            if _PLAIN_VALUE.match(value):
+                line = value.decode("ascii")
+            else:
+                if is_checked:
+                    check_value(value)
+                line = lossless(value)
+            known = lines.get(name)
+            if known is None:
+                lines[name] = line
+            elif is_checked and known != line and not self._may_repeat(name):
+                raise Ambiguous(CONFLICT)
+        return lines
+
+    def _is_read(self, name: str) -> bool:
+        """Returns whether a header is read. Raises Ambiguous if it may be taken for such a one."""
+        if name in self._counted:
+            return True
+        is_plain = _PLAIN_NAME.match(name) is not None
+        if is_plain and not self._has_odd_names:
+            if len(_plain_names) < 1024:
+                _plain_names.add(name)
+            return True
+        folded = fold(name)
+        if folded in self._counted_folds or (not is_plain and _imitates(folded)):
+            raise Ambiguous(ALIKE)
+        return is_plain
 
     def _may_repeat(self, name: str) -> bool:
         return name in _LISTS and (self._sent is None or name not in self._sent)
@@ -264,8 +301,6 @@ def merged_headers(existing: List[Tuple[str, str]], decision: Decision) -> List[
     others are those of the one with the least left.
     """
     ours = decision.headers
-    if not ours:
-        return existing
     known = {name.lower(): value for name, value in existing if name.lower() in _LIMITS}
     if not known:
         return existing + list(ours.items())

@@ -106,6 +106,8 @@ def lossless(data: bytes) -> str:
     A byte that is not part of UTF-8 becomes a character of a private-use area, and so do the bytes
     of such a character.
     """
+    if data.isascii():
+        return data.decode("ascii")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -6,6 +6,7 @@ Both clients use it, so that one deadline covers connecting, sending and reading
 
 from __future__ import annotations
 
+import re
 from typing import Dict, List, Optional
 
 MAX_HEAD = 64 * 1024
@@ -13,6 +14,11 @@ MAX_HEAD = 64 * 1024
 MAX_BODY = 4 * 1024 * 1024
 
 _NO_BODY = (204, 304)
+
+
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+# Names of headers as they are written, with their lower case. A service sends few.
+_names: Dict[str, str] = {}
 
 
 class BadResponse(Exception):
@@ -36,6 +42,16 @@ def request_head(target: str, host: str, headers: Dict[str, str]) -> bytes:
     lines = [f"POST {target} HTTP/1.1", f"Host: {host}", "Content-Type: application/json"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return ("\r\n".join(lines) + "\r\nContent-Length: ").encode("latin-1")
+
+
+def _name(written: str) -> str:
+    """Returns the name of a header in lower case."""
+    if not _NAME.match(written):
+        raise BadResponse("the response has an invalid header")
+    name = written.lower()
+    if len(_names) < 256:
+        _names[written] = name
+    return name
 
 
 class ResponseParser:
@@ -91,6 +107,9 @@ class ResponseParser:
                 raise BadResponse("the server switches protocols")
 
     def _parse_head(self, head: str) -> None:
+        # A line feed by itself would end up in a value.
+        if head.count("\n") != head.count("\r\n"):
+            raise BadResponse("the response has an invalid header")
         first, *lines = head.split("\r\n")
         version, _, rest = first.partition(" ")
         code = rest.partition(" ")[0]
@@ -102,12 +121,10 @@ class ResponseParser:
             return
         headers: Dict[str, str] = {}
         for line in lines:
-            name, colon, value = line.partition(":")
-            if not colon or not name or name != name.strip() or "\n" in line:
-                raise BadResponse("the response has an invalid header")
-            name, value = name.lower(), value.strip(" \t")
-            known = headers.get(name)
-            headers[name] = value if known is None else f"{known}, {value}"
+            written, _, value = line.partition(":")
+            name = _names.get(written) or _name(written)
+            value = value.strip()
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
         self._headers = headers
         connection = headers.get("connection", "").lower()
         self._keep_alive = version == "HTTP/1.1" and "close" not in connection

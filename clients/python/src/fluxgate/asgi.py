@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from ._admission import Admission, AnyClient
 from ._calls import Text
-from ._decision import Decision, bad_request
+from ._decision import LIMIT_HEADERS, Decision, bad_request
 from ._filter import Filter, TooLarge, merged_headers
 from ._path import Ambiguous, lossless
 
@@ -38,6 +38,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_NAMES = {name: lower.encode() for lower, name in LIMIT_HEADERS.items()}
+_LIMITS = frozenset(_NAMES.values())
 # How much of a body is read ahead to learn whether a client that waits has left.
 _READ_AHEAD = 64 * 1024
 
@@ -219,9 +221,15 @@ def _with_headers(send: Send, decision: Decision) -> Send:
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.accept"):
-            raw = message.get("headers", ())
-            known = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
-            message = {**message, "headers": _encoded(merged_headers(known, decision))}
+            raw = list(message.get("headers", ()))
+            if any(name.lower() in _LIMITS for name, _ in raw):
+                known = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
+                raw = _encoded(merged_headers(known, decision))
+            else:
+                raw += [
+                    (_NAMES[name], it.encode("latin-1")) for name, it in decision.headers.items()
+                ]
+            message = {**message, "headers": raw}
         await send(message)
 
     return send_with_headers
