@@ -1,0 +1,97 @@
+package io.fluxgate.testing;
+
+import java.io.IOException;
+import java.net.HttpURLConnection;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.URI;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/** A running service. */
+public final class Service implements AutoCloseable {
+    private final Process process;
+    private final Path folder;
+    private final int port;
+
+    private Service(Process process, Path folder, int port) {
+        this.process = process;
+        this.folder = folder;
+        this.port = port;
+    }
+
+    /** Starts a service with a config in which <code>${API}</code> is its address. */
+    public static Service start(List<String> config) throws IOException {
+        Path folder = Files.createTempDirectory("fluxgate-java");
+        int port = freePort();
+        String text = String.join("\n", config).replace("${API}", "127.0.0.1:" + port);
+        Path file = Files.writeString(folder.resolve("fluxgate.yaml"), text);
+        Path log = folder.resolve("log");
+        Process process = new ProcessBuilder(Repository.program().toString(), "run", "--config", file.toString())
+                .redirectErrorStream(true)
+                .redirectOutput(log.toFile())
+                .start();
+        Service service = new Service(process, folder, port);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (!service.isLive()) {
+            if (!process.isAlive() || System.nanoTime() > end) {
+                process.destroyForcibly();
+                throw new IOException("the service does not start: " + Files.readString(log));
+            }
+            sleep(10);
+        }
+        return service;
+    }
+
+    public int port() {
+        return port;
+    }
+
+    public String url() {
+        return "http://127.0.0.1:" + port;
+    }
+
+    @Override
+    public void close() throws IOException {
+        process.destroyForcibly();
+        try {
+            process.waitFor();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        for (String file : List.of("log", "fluxgate.yaml")) {
+            Files.deleteIfExists(folder.resolve(file));
+        }
+        Files.delete(folder);
+    }
+
+    private boolean isLive() {
+        try {
+            HttpURLConnection connection =
+                    (HttpURLConnection) URI.create(url() + "/livez").toURL().openConnection();
+            connection.setConnectTimeout(1000);
+            connection.setReadTimeout(1000);
+            boolean isLive = connection.getResponseCode() == 200;
+            connection.disconnect();
+            return isLive;
+        } catch (IOException e) {
+            return false;
+        }
+    }
+
+    public static int freePort() throws IOException {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return socket.getLocalPort();
+        }
+    }
+
+    public static void sleep(long millis) {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+}
