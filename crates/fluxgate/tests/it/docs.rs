@@ -22,9 +22,10 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 42] = [
+const KINDS: [(&str, &str); 44] = [
     ("console", "docs::session::"),
     ("go", "docs::clients::"),
+    ("java", "docs::clients::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_documented_examples"),
     ("json consume", "service::api::the_documented_examples"),
@@ -74,6 +75,7 @@ const KINDS: [(&str, &str); 42] = [
     ("yaml envoy", "service::grpc::envoy::"),
     ("yaml envoy-late", "service::grpc::envoy::"),
     ("yaml faulty", "docs::texts::the_faults"),
+    ("yaml spring", "docs::clients::"),
 ];
 
 /// Commands in the documents that the tests do not run, with the reason.

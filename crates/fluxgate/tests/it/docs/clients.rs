@@ -6,7 +6,7 @@ use super::all_blocks;
 use crate::support::project_file;
 
 /// The kinds of blocks that are such programs.
-const LANGUAGES: [&str; 4] = ["go", "java", "js", "python"];
+const LANGUAGES: [&str; 5] = ["go", "java", "js", "python", "yaml spring"];
 
 #[test]
 fn every_snippet_is_part_of_a_program() {

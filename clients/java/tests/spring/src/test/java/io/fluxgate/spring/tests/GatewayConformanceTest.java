@@ -1,0 +1,8 @@
+package io.fluxgate.spring.tests;
+
+class GatewayConformanceTest extends ServerConformance<GatewayServer> {
+    @Override
+    GatewayServer start() {
+        return new GatewayServer();
+    }
+}

@@ -1,0 +1,8 @@
+package io.fluxgate.spring.tests;
+
+class ServletConformanceTest extends ServerConformance<ServletServer> {
+    @Override
+    ServletServer start() {
+        return new ServletServer();
+    }
+}
