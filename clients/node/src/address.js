@@ -82,6 +82,8 @@ function isPort(text) {
 /** Returns an address in its usual form, and an IPv4-mapped one as IPv4; undefined if it is none. */
 function canonical(text) {
   if (net.isIPv4(text)) return text;
+  // The usual form of a peer: servers listen on IPv6 and IPv4 alike.
+  if (text.startsWith("::ffff:") && net.isIPv4(text.slice(7))) return text.slice(7);
   // A zone belongs to an interface of this machine, and is not part of an address.
   if (!net.isIPv6(text) || text.includes("%")) return undefined;
   const { address } = new net.SocketAddress({ address: text, family: "ipv6" });

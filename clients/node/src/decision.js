@@ -1,5 +1,7 @@
 // Decisions of the service, and those that stand in for them.
 
+import { STATUS_CODES } from "node:http";
+
 import { InvalidRequest, Unavailable } from "./errors.js";
 
 /** The headers that report limits, by their names in lower case. */
@@ -17,6 +19,12 @@ export const LIMIT_HEADERS = new Map(
 const QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY =
   "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+/** The header with the status of a rule that forbids a request. */
+const STATUS = "x-fluxgate-status";
+
+/** The titles of statuses that Node spells in another way than the gateway. */
+const TITLES = { 418: "I'm a teapot" };
 
 /** Whether each outcome allows the request; null if it may do either. */
 const OUTCOMES = {
@@ -51,7 +59,6 @@ export class Decision {
     this.status = fields.status ?? statusOf(fields);
     this.headers = fields.headers ?? {};
     this.error = fields.error ?? null;
-    Object.defineProperty(this, "problem", { value: fields.problem, enumerable: false });
   }
 
   /** After how many seconds the same request would pass; null if it never will. */
@@ -98,28 +105,35 @@ function statusOf({ allowed, outcome }) {
 /** Returns the body with which the gateway refuses a request. */
 export function problemOf(decision) {
   const { status, outcome } = decision;
-  const { type, title, detail } = decision.problem ?? defaultProblem(decision);
   return {
-    type,
-    title,
+    ...kindOf(decision),
     status,
-    ...(detail === undefined ? {} : { detail }),
+    ...detailOf(decision),
     "violated-policies": decision.violated,
     ...(status === 503 ? { outcome } : {}),
     retry_after_ms: decision.retryAfterMs,
   };
 }
 
-function defaultProblem({ status, outcome }) {
+function kindOf({ status, outcome }) {
   if (status === 503) {
     return { type: REDUCED_CAPACITY, title: "Requests cannot be counted at the moment" };
   }
-  const titles = {
-    never: "This request can never pass the limit",
-    forbidden: "Forbidden",
-  };
-  const title = titles[outcome] ?? "The quota for these requests is used up";
-  return { type: outcome === "forbidden" ? "about:blank" : QUOTA_EXCEEDED, title };
+  if (outcome === "forbidden") {
+    return { type: "about:blank", title: TITLES[status] ?? STATUS_CODES[status] ?? "Forbidden" };
+  }
+  const isNever = outcome === "never";
+  const used = "The quota for these requests is used up";
+  return { type: QUOTA_EXCEEDED, title: isNever ? "This request can never pass the limit" : used };
+}
+
+/** Says what is wrong if waiting does not help. */
+function detailOf({ outcome, rule, limit }) {
+  if (outcome === "forbidden") return { detail: "a rule forbids this request" };
+  // A request that is too large to be sent has no rule.
+  if (outcome !== "never" || rule === null) return {};
+  if (limit !== null) return { detail: "its cost is above the capacity of the limit" };
+  return { detail: "it lacks a part of the key that the rule counts by" };
 }
 
 /** Returns the JSON of an answer. Throws `InvalidRequest` if the service refuses the call. */
@@ -131,7 +145,7 @@ export function readJson({ status, body }) {
     throw new Unavailable("bad_response", `the answer (${status}) is not JSON`, cause);
   }
   if (json === null || typeof json !== "object") throw unexpected(status);
-  if (status === 200 || typeof json.outcome === "string") return json;
+  if (status === 200) return json;
   // 408 and 429 come from something that is busy, not from a fault of the call.
   if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
     const { type, title, detail } = json;
@@ -143,29 +157,35 @@ export function readJson({ status, body }) {
 /** Returns the decision in an answer to a check. */
 export function readDecision(answer) {
   const json = readJson(answer);
-  const { status } = answer;
-  const { type, title, detail } = json;
-  const problem = typeof type === "string" ? { type, title, detail } : undefined;
-  return decisionFrom(json, { status, problem, headers: limitHeaders(answer.rawHeaders) });
+  const headers = limitHeaders(answer.rawHeaders);
+  const isForbidden = json.outcome === "forbidden";
+  return decisionFrom(json, headers, isForbidden ? forbiddenStatus(answer) : undefined);
+}
+
+/** Returns the status of a rule that forbids a request. A proxy may have removed the header. */
+function forbiddenStatus({ rawHeaders }) {
+  const at = rawHeaders.findIndex((it, at) => at % 2 === 0 && it.toLowerCase() === STATUS);
+  const status = at < 0 ? undefined : Number(rawHeaders[at + 1]);
+  return status >= 400 && status < 500 ? status : 403;
 }
 
 /** Returns the decision in a JSON object of the service. */
-export function decisionFrom(json, others = {}) {
+export function decisionFrom(json, headers, status) {
   const { allowed, outcome, violated } = json;
   const expected = Object.hasOwn(OUTCOMES, outcome) ? OUTCOMES[outcome] : undefined;
   const isConsistent =
     typeof allowed === "boolean" &&
     expected !== undefined &&
     (expected === null || expected === allowed) &&
-    (others.status === undefined || allowed === (others.status === 200)) &&
     Array.isArray(violated) &&
     isCount(json.delay_ms) &&
     isCount(json.reset_after_ms) &&
     (json.retry_after_ms === null || isCount(json.retry_after_ms));
   // Never an allow by accident.
-  if (!isConsistent) throw unexpected(others.status ?? 200);
+  if (!isConsistent) throw unexpected(200);
   return new Decision({
-    ...others,
+    status,
+    headers,
     allowed,
     outcome,
     rule: json.rule,

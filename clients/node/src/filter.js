@@ -21,12 +21,12 @@ const OPTIONS = new Set(
 /** The client has gone: there is nobody to answer. */
 export const GONE = Symbol("gone");
 
-/** The decision about each request, and its hold. */
-const results = new WeakMap();
+/** The decision about a request, and its hold. */
+const RESULT = Symbol("fluxgate.result");
 
 /** Returns the last decision about a request, and its hold; undefined if there is none. */
 export function resultOf(request) {
-  return results.get(request.raw ?? request.req ?? request);
+  return (request.raw ?? request.req ?? request)[RESULT];
 }
 
 export class Filter {
@@ -36,6 +36,7 @@ export class Filter {
   #exclude;
   #ignoreCase;
   #functions;
+  #customizes;
   #headers;
   #proxies;
   #maxWaits;
@@ -68,6 +69,7 @@ export class Filter {
     this.#exclude = new PathSet(exclude, ignoreCase);
     this.#ignoreCase = ignoreCase;
     this.#functions = { user, apiKey, ip, attributes, cost };
+    this.#customizes = Object.values(this.#functions).some((it) => it !== undefined);
     this.#headers = new HeaderReader([USER, API_KEY, FORWARDED], headers);
     this.#proxies = new TrustedProxies(trustedProxies);
     this.#maxWaits = maxConcurrentWaits;
@@ -92,14 +94,18 @@ export class Filter {
       throw error;
     }
     const context = this.#contextOf(request, path, headers);
-    await this.#customize(context, headers, source);
-    const lifetime = new Lifetime(response);
-    try {
-      return await this.#proceed(request, response, context, lifetime);
-    } catch (error) {
-      lifetime.end();
-      throw error;
-    }
+    if (this.#customizes) await this.#customize(context, source);
+    // Without a place to wait, nothing is reserved.
+    context.wait = this.#waiting < this.#maxWaits;
+    let decision = await this.#check(context);
+    if (decision.delayMs > 0) decision = await this.#wait(context, decision, response);
+    if (isOver(response)) return this.#abandon(decision);
+    setLimitHeaders(response, decision);
+    if (!decision.allowed) return refusalOf(decision);
+    const hold = decision.hold === null ? null : this.#client.keep(decision);
+    if (hold !== null) onEnd(response, () => hold.leave());
+    request[RESULT] = { decision, hold };
+    return undefined;
   }
 
   #applies(path) {
@@ -109,48 +115,28 @@ export class Filter {
     return this.#ruleSet !== undefined;
   }
 
-  #contextOf(request, path, { sent, forwarded }) {
+  #contextOf(request, path, { sent, counted, forwarded }) {
     return {
       ip: this.#proxies.clientAddress(request.socket?.remoteAddress, forwarded),
-      user: undefined,
-      apiKey: undefined,
+      user: textOf(counted[USER]),
+      apiKey: textOf(counted[API_KEY]),
       method: request.method,
       path: path.raw,
       normalPath: withoutSlash(path.normal) === path.raw ? undefined : path.normal,
       ignoreCase: this.#ignoreCase ? true : undefined,
       headers: sent,
+      wait: true,
     };
   }
 
-  /** Adds what the functions of the options return, or what the usual headers have. */
-  async #customize(context, { counted }, source) {
+  /** Adds what the functions of the options return. */
+  async #customize(context, source) {
     const { user, apiKey, ip, attributes, cost } = this.#functions;
-    context.user = textOf(user === undefined ? counted[USER] : await user(source));
-    context.apiKey = textOf(apiKey === undefined ? counted[API_KEY] : await apiKey(source));
+    if (user !== undefined) context.user = textOf(await user(source));
+    if (apiKey !== undefined) context.apiKey = textOf(await apiKey(source));
     if (ip !== undefined) context.ip = textOf(await ip(source));
     if (attributes !== undefined) context.attributes = textsOf(await attributes(source));
     if (cost !== undefined) context.cost = typeof cost === "number" ? cost : await cost(source);
-  }
-
-  async #proceed(request, response, context, lifetime) {
-    // Without a place to wait, nothing is reserved.
-    const mayWait = this.#waiting < this.#maxWaits;
-    let decision = await this.#check({ ...context, wait: mayWait });
-    if (lifetime.isOver) return this.#abandon(decision);
-    if (decision.delayMs > 0) {
-      decision = await this.#wait(context, decision, lifetime);
-      if (decision === GONE) return GONE;
-    }
-    setLimitHeaders(response, decision);
-    if (!decision.allowed) {
-      lifetime.end();
-      return refusalOf(decision);
-    }
-    const hold = decision.hold === null ? null : this.#client.keep(decision);
-    results.set(request, { decision, hold });
-    if (hold === null) lifetime.end();
-    else lifetime.onEnd(() => hold.leave());
-    return undefined;
   }
 
   async #check(context) {
@@ -165,29 +151,28 @@ export class Filter {
     }
   }
 
-  /** Waits for the turn of a request. */
-  async #wait(context, decision, lifetime) {
+  /** Waits for the turn of a request, or until its client has gone. */
+  async #wait(context, decision, response) {
     if (this.#waiting >= this.#maxWaits) {
       await this.#client.cancel(decision);
       return this.#check({ ...context, wait: false, again: true });
     }
     this.#waiting += 1;
     const hold = this.#client.keep(decision);
-    try {
-      await sleep(decision.delayMs, lifetime.signal());
-      return decision;
-    } catch {
-      return this.#abandon(decision);
-    } finally {
-      hold.forget();
-      this.#waiting -= 1;
-    }
+    const controller = new AbortController();
+    const stop = onEnd(response, () => controller.abort());
+    // An end of the response is noticed by the caller.
+    await sleep(decision.delayMs, controller.signal).catch(() => {});
+    stop();
+    hold.forget();
+    this.#waiting -= 1;
+    return decision;
   }
 
   /** Gives back what the request of a client has taken that has gone. */
   async #abandon(decision) {
-    if (decision.reservation !== null) await this.#client.cancel(decision);
-    else if (decision.hold !== null) await this.#client.keep(decision).release();
+    const isCancelled = await this.#client.cancel(decision);
+    if (!isCancelled && decision.hold !== null) await this.#client.keep(decision).release();
     return GONE;
   }
 
@@ -198,44 +183,28 @@ export class Filter {
   }
 }
 
-/** The time until a response has ended, failed or lost its client. */
-class Lifetime {
-  #response;
-  #listener = () => this.#close();
-  #onEnd = undefined;
-  #controller = undefined;
+/** Returns whether a response has ended, failed or lost its client. */
+function isOver(response) {
+  return response.closed === true || response.destroyed === true;
+}
 
-  constructor(response) {
-    this.#response = response;
-    this.isOver = response.closed === true || response.destroyed === true;
-    response.on("close", this.#listener);
-    response.on("finish", this.#listener);
+/** Calls back when a response has ended, failed or lost its client. Returns how to stop that. */
+function onEnd(response, callback) {
+  const stop = () => {
+    response.off("close", listener);
+    response.off("finish", listener);
+  };
+  const listener = () => {
+    stop();
+    callback();
+  };
+  if (isOver(response)) {
+    callback();
+    return () => {};
   }
-
-  /** A signal that is aborted when it is over. */
-  signal() {
-    this.#controller ??= new AbortController();
-    if (this.isOver) this.#controller.abort();
-    return this.#controller.signal;
-  }
-
-  onEnd(callback) {
-    if (this.isOver) callback();
-    else this.#onEnd = callback;
-  }
-
-  /** Stops listening. */
-  end() {
-    this.#response.off("close", this.#listener);
-    this.#response.off("finish", this.#listener);
-  }
-
-  #close() {
-    this.end();
-    this.isOver = true;
-    this.#controller?.abort();
-    this.#onEnd?.();
-  }
+  response.on("close", listener);
+  response.on("finish", listener);
+  return stop;
 }
 
 /** Returns the response that refuses a request, as the gateway does. */

@@ -2,38 +2,29 @@
 
 import { LIMIT_HEADERS } from "./decision.js";
 
-/** The limit headers of responses that are not sent yet. */
-const pending = new WeakMap();
+/** The limit headers that were set on a response. */
+const WRITTEN = Symbol("fluxgate.limitHeaders");
 
 /**
  * Sets the limit headers of a decision on a response. With several decisions for one request, the
  * lists hold the entries of all; the others describe the one with the least left, or the denial.
  */
 export function setLimitHeaders(response, { headers, allowed }) {
-  const known = pending.get(response);
+  const known = response[WRITTEN];
   // Something else has answered in the meantime, or there is nothing to report.
   if (response.headersSent || Object.keys(headers).length === 0) return;
-  const merged = known === undefined ? { ...headers } : merge(known, headers, allowed);
-  if (known === undefined) setAgainBeforeHead(response);
-  pending.set(response, merged);
+  const merged = known === undefined ? headers : merge(known, headers, allowed);
+  response[WRITTEN] = merged;
   write(response, merged);
+}
+
+/** Returns the limit headers that were set on a response. */
+export function limitHeadersOf(response) {
+  return response[WRITTEN] ?? {};
 }
 
 function write(response, headers) {
   for (const name in headers) response.setHeader(LIMIT_HEADERS.get(name), headers[name]);
-}
-
-/** Koa and some error handlers remove all headers before they answer. */
-function setAgainBeforeHead(response) {
-  const { writeHead } = response;
-  response.writeHead = function (...args) {
-    response.writeHead = writeHead;
-    const headers = pending.get(response);
-    for (const name in headers) {
-      if (!response.hasHeader(name)) response.setHeader(LIMIT_HEADERS.get(name), headers[name]);
-    }
-    return writeHead.apply(response, args);
-  };
 }
 
 function merge(known, added, allowed) {

@@ -15,7 +15,8 @@ const LATE = 5_000;
 export class Transport {
   #module;
   #agent;
-  #options;
+  #host;
+  #port;
   #prefix;
   #headers;
   #deadline;
@@ -25,7 +26,7 @@ export class Transport {
   #isClosed = false;
 
   constructor(url, { deadline, maxConnections, headers, ca, cert, key }) {
-    const { protocol, hostname, port, pathname, username, search } = new URL(url);
+    const { protocol, host, hostname, port, pathname, username, search } = new URL(url);
     if (protocol !== "http:" && protocol !== "https:") {
       throw new TypeError(`the URL must begin with http:// or https://; ${url} does not`);
     }
@@ -43,15 +44,12 @@ export class Transport {
       timeout: IDLE,
       noDelay: true,
     });
-    this.#options = {
-      method: "POST",
-      agent: this.#agent,
-      // A URL has an IPv6 address in brackets.
-      host: hostname.replace(/^\[(.*)\]$/, "$1"),
-      port: port === "" ? undefined : port,
-    };
+    // A URL has an IPv6 address in brackets.
+    this.#host = hostname.replace(/^\[(.*)\]$/, "$1");
+    this.#port = port === "" ? undefined : port;
     this.#prefix = pathname.replace(/\/+$/, "");
-    this.#headers = { "Content-Type": "application/json", ...headers };
+    // In the form in which Node takes them as they are.
+    this.#headers = ["Host", host, "Content-Type", "application/json", ...lines(headers)];
     this.#deadline = deadline;
     // Late answers occupy connections, and must leave some to others.
     this.#maxLate = Math.floor(maxConnections / 2);
@@ -69,11 +67,16 @@ export class Transport {
     }
     return new Promise((resolve, reject) => {
       const request = this.#module.request({
-        ...this.#options,
+        method: "POST",
+        agent: this.#agent,
+        host: this.#host,
+        port: this.#port,
         path: this.#prefix + path,
-        headers: { ...this.#headers, "Content-Length": Buffer.byteLength(body) },
+        headers: [...this.#headers, "Content-Length", String(Buffer.byteLength(body))],
       });
-      new Call(request, { resolve, reject, onLate, transport: this, deadline: this.#deadline });
+      const call = new Call(request, this, this.#deadline, resolve, reject, onLate);
+      request.on("error", (error) => call.fail("connection", "the connection failed", error));
+      request.on("response", (response) => call.read(response));
       request.end(body);
     });
   }
@@ -98,84 +101,87 @@ export class Transport {
 
 /** One request and its answer. */
 class Call {
-  #request;
-  #options;
-  #timer;
-  /** `pending`, then perhaps `late`, then `done`. */
-  #state = "pending";
-  #chunks = [];
-  #bytes = 0;
-
-  constructor(request, options) {
-    this.#request = request;
-    this.#options = options;
-    this.#timer = setTimeout(() => this.#lastChance(), options.deadline);
-    request.on("error", (error) => this.#fail("connection", "the connection failed", error));
-    request.on("response", (response) => this.#read(response));
+  // Not private: there is one for each call, and private names cost time.
+  constructor(request, transport, deadline, resolve, reject, onLate) {
+    this.request = request;
+    this.transport = transport;
+    this.deadline = deadline;
+    this.resolve = resolve;
+    this.reject = reject;
+    this.onLate = onLate;
+    /** `pending`, then perhaps `late`, then `done`. */
+    this.state = "pending";
+    this.timer = setTimeout(lastChance, deadline, this);
   }
 
-  #read(response) {
+  read(response) {
+    const chunks = [];
+    let bytes = 0;
     response.on("data", (chunk) => {
-      this.#bytes += chunk.length;
-      if (this.#bytes > MAX_ANSWER) {
-        this.#fail("bad_response", "the answer is too large");
-        this.#request.destroy();
-      } else {
-        this.#chunks.push(chunk);
+      bytes += chunk.length;
+      chunks.push(chunk);
+      if (bytes > MAX_ANSWER) {
+        this.fail("bad_response", "the answer is too large");
+        this.request.destroy();
       }
     });
-    response.on("error", (error) => this.#fail("connection", "the answer broke off", error));
+    response.on("error", (error) => this.fail("connection", "the answer broke off", error));
     response.on("end", () => {
-      const body = this.#chunks.length === 1 ? this.#chunks[0] : Buffer.concat(this.#chunks);
+      const body = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks);
       const { statusCode: status, rawHeaders } = response;
-      this.#answer({ status, rawHeaders, body: body.toString("utf8") });
+      this.answer({ status, rawHeaders, body: body.toString("utf8") });
     });
   }
 
-  #answer(answer) {
-    const state = this.#finish();
-    if (state === "pending") this.#options.resolve(answer);
-    else if (state === "late") this.#options.onLate(answer);
+  answer(answer) {
+    const state = this.finish();
+    if (state === "pending") this.resolve(answer);
+    else if (state === "late") this.onLate(answer);
   }
 
-  #fail(reason, message, cause) {
-    if (this.#finish() !== "pending") return;
+  fail(reason, message, cause) {
+    if (this.finish() !== "pending") return;
     const text = cause === undefined ? message : `${message}: ${cause.code ?? cause.message}`;
-    this.#options.reject(new Unavailable(reason, text, cause));
+    this.reject(new Unavailable(reason, text, cause));
   }
 
   /** Ends the call and returns the state that it was in. */
-  #finish() {
-    const state = this.#state;
-    this.#state = "done";
-    clearTimeout(this.#timer);
-    if (state === "late") this.#options.transport.endLate();
+  finish() {
+    const { state } = this;
+    this.state = "done";
+    clearTimeout(this.timer);
+    if (state === "late") this.transport.endLate();
     return state;
   }
 
-  /**
-   * Reads what has arrived before it gives up. If the program has blocked the event loop, the
-   * answer may be there, but timers run first.
-   */
-  #lastChance() {
-    setImmediate(() => {
-      if (this.#state === "pending") this.#miss();
-    });
-  }
-
-  #miss() {
-    const { deadline, reject, onLate, transport } = this.#options;
-    const { socket } = this.#request;
+  /** Gives up on the answer, or goes on to wait for it in the background. */
+  miss() {
+    const { socket } = this.request;
     const isSent = socket !== null && !socket.connecting && !socket.secureConnecting;
-    reject(new Unavailable("deadline", `no answer within ${deadline} ms`));
-    if (onLate === undefined || !isSent || !transport.beginLate()) {
-      this.#state = "done";
-      this.#request.destroy();
+    this.reject(new Unavailable("deadline", `no answer within ${this.deadline} ms`));
+    if (this.onLate === undefined || !isSent || !this.transport.beginLate()) {
+      this.state = "done";
+      this.request.destroy();
       return;
     }
-    this.#state = "late";
+    this.state = "late";
     // A late answer is no reason for a program to go on.
     socket.unref();
-    this.#timer = setTimeout(() => this.#request.destroy(), LATE).unref();
+    this.timer = setTimeout(() => this.request.destroy(), LATE).unref();
   }
+}
+
+/**
+ * Reads what has arrived before a call gives up. If the program has blocked the event loop, the
+ * answer may be there, but timers run first.
+ */
+function lastChance(call) {
+  setImmediate(() => {
+    if (call.state === "pending") call.miss();
+  });
+}
+
+/** Returns headers as a list of names and values. */
+function lines(headers = {}) {
+  return Object.entries(headers).flatMap(([name, value]) => [name, String(value)]);
 }

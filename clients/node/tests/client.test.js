@@ -245,6 +245,13 @@ describe("a client", () => {
   });
 });
 
+test("CommonJS programs can require the package", { skip: !process.features.require_module }, () => {
+  const program = 'console.log(typeof require("fluxgate").Client, typeof require("fluxgate/koa").rateLimit)';
+  const args = ["--input-type=commonjs", "--eval", program];
+  const output = execFileSync(process.execPath, args, { encoding: "utf8" });
+  assert.equal(output, "function function\n");
+});
+
 test("headers and a prefix of the path go with every call", async () => {
   const seen = [];
   const server = http.createServer((request, response) => {
@@ -256,7 +263,7 @@ test("headers and a prefix of the path go with every call", async () => {
   const headers = { Authorization: "Bearer t" };
   const client = new Client(url, { headers, deadline: 1_000, onWarning: () => {} });
   assert.equal((await client.check("api")).error.reason, "bad_response");
-  assert.deepEqual(seen, [["/limits/v1/check?status=true", "Bearer t", "application/json"]]);
+  assert.deepEqual(seen, [["/limits/v1/check", "Bearer t", "application/json"]]);
   await client.close();
   server.close();
 });

@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
 
+import { patiently } from "./support/patient.js";
 import { start } from "./support/raw_http.js";
 import { Service } from "./support/service.js";
 
@@ -74,6 +75,14 @@ describe("examples", () => {
       }
     });
   }
+
+  test(
+    "calls.mjs",
+    patiently(async () => {
+      const lines = await run("calls.mjs", service.url);
+      assert.match(lines[0], /^\d 2$/);
+    }),
+  );
 
   test("jobs.mjs backs off", async () => {
     const lines = await run("jobs.mjs", service.url, "jobs", "4");

@@ -20,6 +20,7 @@ rule_sets:
     lists: { blocked: [mallory] }
     rules:
       - { id: legal, action: deny, status: 451, match: { path: ["/legal"] } }
+      - { id: tea, action: deny, status: 418, match: { path: ["/tea"] } }
       - { id: blocked, action: deny, match: { user: { in: blocked } } }
       - { id: keyed, match: { path: ["/keyed"] }, scope: per_api_key, on_missing_key: deny, bands: [1/h] }
       - { id: costly, match: { path: ["/costly"] }, scope: per_user, cost: "header:X-Cost", bands: [2/h] }
@@ -35,6 +36,7 @@ const REQUESTS = [
   { path: "/keyed", headers: [["X-User-Id", "bob"]] },
   { path: "/costly", headers: [["X-User-Id", "bob"], ["X-Cost", "3"]] },
   { path: "/legal" },
+  { path: "/tea" },
   { path: "/x", headers: [["X-User-Id", "mallory"]] },
   { path: "/x", headers: [["X-User-Id", "a"], ["X-User-Id", "b"]] },
   { path: "/x", headers: [["X-User-Id", "\u00a0a"]] },
@@ -81,7 +83,7 @@ describe("refusals are those of the gateway", () => {
           assert.deepEqual(ours, theirs, JSON.stringify(request));
           statuses.add(ours.status);
         }
-        assert.deepEqual([...statuses].sort(), [200, 400, 403, 429, 451]);
+        assert.deepEqual([...statuses].sort(), [200, 400, 403, 418, 429, 451]);
       } finally {
         await server.stop();
         await client.close();

@@ -1,8 +1,8 @@
-// Runs the programs of the README and of docs/clients.md as they stand there.
+// Runs the programs of the README as they stand there.
 
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
 
@@ -13,21 +13,19 @@ const checkout = process.env.FLUXGATE_CHECKOUT;
 
 /** Returns the blocks of a document that are files of this language, by their names. */
 function blocksOf(document, kinds) {
-  const file = path.join(checkout, document);
-  if (!existsSync(file)) return [];
-  const blocks = readFileSync(file, "utf8").matchAll(/^```(\w+) ?(\S*)\n(.*?)^```$/gms);
+  const text = readFileSync(path.join(checkout, document), "utf8");
+  const blocks = text.matchAll(/^```(\w+) ?(\S*)\n(.*?)^```$/gms);
   return Array.from(blocks, ([, kind, name, text]) => ({ kind, name, text })).filter(({ kind }) =>
     kinds.includes(kind),
   );
 }
 
 const RULES = blocksOf("clients/node/README.md", ["yaml"])[0].text;
-const programs = [
-  ...blocksOf("clients/node/README.md", ["js", "ts"]),
-  ...blocksOf("docs/clients.md", ["js", "ts"]),
-].filter(({ name }) => name.includes("."));
+const programs = blocksOf("clients/node/README.md", ["js", "ts"]).filter(({ name }) =>
+  name.includes("."),
+);
 
-describe("the programs of the documents", () => {
+describe("the programs of the README", () => {
   let service;
   let port = 30_000 + (process.pid % 10_000);
   before(async () => {

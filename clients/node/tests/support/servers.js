@@ -19,15 +19,30 @@ import { rateLimit as nestLimit } from "fluxgate/nest";
 
 const LISTEN = { host: "127.0.0.1", port: 0 };
 
-/** Starts a server. `onRun(headers)` is called whenever the handler runs. */
+/** Start a server with the middleware. `onRun(headers)` is called whenever the handler runs. */
 export const SERVERS = {
-  express: (options, onRun) => startExpress(express5, options, onRun),
-  "express 4": (options, onRun) => startExpress(express4, options, onRun),
-  fastify: startFastify,
-  koa: startKoa,
-  nest: (options, onRun) => startNest(undefined, options, onRun),
-  "nest on fastify": (options, onRun) => startNest(new FastifyAdapter(), options, onRun),
+  express: (options, onRun) => startExpress(express5, expressLimit(options), onRun),
+  "express 4": (options, onRun) => startExpress(express4, expressLimit(options), onRun),
+  fastify: (options, onRun) => startFastify(fastifyLimit(options), onRun),
+  koa: (options, onRun) => startKoa(koaLimit(options), onRun),
+  nest: (options, onRun) => startNest(undefined, nestLimit(options), onRun),
+  "nest on fastify": (options, onRun) => startNest(new FastifyAdapter(), nestLimit(options), onRun),
 };
+
+/** Start a server that awaits a call before the handler runs, for comparison. */
+export const AWAITING_SERVERS = {
+  express: (call, onRun) => startExpress(express5, (req, res, next) => call().then(() => next()), onRun),
+  fastify: (call, onRun) => startFastify(hookPlugin(async () => void (await call())), onRun),
+  koa: (call, onRun) => startKoa((context, next) => call().then(next), onRun),
+  nest: (call, onRun) => startNest(undefined, { canActivate: () => call().then(() => true) }, onRun),
+};
+
+/** Returns a plugin that adds a hook to the instance that registers it. */
+function hookPlugin(hook) {
+  const plugin = async (instance) => void instance.addHook("onRequest", hook);
+  plugin[Symbol.for("skip-override")] = true;
+  return plugin;
+}
 
 /** Returns what the handler answers: a text or a stream. */
 function answer(url, headers, onRun) {
@@ -60,11 +75,11 @@ function pipe(body, response) {
   return body.pipe(response);
 }
 
-async function startExpress(express, options, onRun) {
+async function startExpress(express, limit, onRun) {
   const app = express();
   // The default handler of errors prints them.
   app.set("env", "test");
-  app.use(expressLimit(options));
+  app.use(limit);
   app.use((request, response) => {
     pipe(answer(request.originalUrl, request.headers, onRun), response);
   });
@@ -73,9 +88,9 @@ async function startExpress(express, options, onRun) {
   return serverOf(server);
 }
 
-async function startFastify(options, onRun) {
+async function startFastify(limit, onRun) {
   const app = fastify({ forceCloseConnections: true });
-  app.register(fastifyLimit(options));
+  app.register(limit);
   const handler = async (request, reply) => {
     const body = answer(request.raw.url, request.headers, onRun);
     return reply.type("text/plain").send(body);
@@ -86,10 +101,10 @@ async function startFastify(options, onRun) {
   return { port: app.server.address().port, stop: () => app.close() };
 }
 
-async function startKoa(options, onRun) {
+async function startKoa(limit, onRun) {
   const app = new Koa();
   app.silent = true;
-  app.use(koaLimit(options));
+  app.use(limit);
   app.use((context) => {
     context.type = "text";
     context.body = answer(context.originalUrl, context.headers, onRun);
@@ -99,7 +114,7 @@ async function startKoa(options, onRun) {
   return serverOf(server);
 }
 
-async function startNest(adapter, options, onRun) {
+async function startNest(adapter, limit, onRun) {
   class Anything {
     handle(request, response) {
       const body = answer(request.originalUrl ?? request.url, request.headers, onRun);
@@ -118,7 +133,7 @@ async function startNest(adapter, options, onRun) {
   const app = await (adapter === undefined
     ? NestFactory.create(App, quiet)
     : NestFactory.create(App, adapter, quiet));
-  app.useGlobalGuards(nestLimit(options));
+  app.useGlobalGuards(limit);
   await app.listen(LISTEN.port, LISTEN.host);
   return { port: app.getHttpServer().address().port, stop: () => app.close() };
 }

@@ -22,10 +22,11 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 44] = [
+const KINDS: [(&str, &str); 45] = [
     ("console", "docs::session::"),
     ("go", "docs::clients::"),
     ("java", "docs::clients::"),
+    ("js", "docs::clients::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_documented_examples"),
     ("json consume", "service::api::the_documented_examples"),
