@@ -1,16 +1,15 @@
 """The client for asyncio."""
 
 import asyncio
+import gc
 import time
 import unittest
 
 import fluxgate
 from fluxgate import AsyncClient, Denied
 
-from .service import CONFORMANCE, FaultProxy, Service
-from .test_client import Answering, sockets
-
-CONFIG = "\n".join(CONFORMANCE["configs"]["main"])
+from .service import FaultProxy, Service
+from .test_client import CONFIG, Answering, sockets
 
 
 async def wait_until(holds, seconds=5.0):
@@ -29,7 +28,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
         self.sockets = sockets()
 
     async def asyncSetUp(self):
-        self.fg = AsyncClient(self.proxy.url, deadline=2, on_error="raise")
+        self.fg = AsyncClient(self.proxy.url, deadline=10, on_error="raise")
 
     async def asyncTearDown(self):
         await self.fg.close()
@@ -73,11 +72,25 @@ class Async(unittest.IsolatedAsyncioTestCase):
             await task
         await wait_until(lambda: self.slots() == 0)
 
-    async def test_one_call_renews_all_holds(self):
-        holds = [await self.fg.hold("slots", user=f"user-{at}") for at in range(50)]
+    async def test_a_hold_that_is_forgotten_is_released(self):
+        hold = await self.fg.hold("late-slots", user="ann")
+        self.assertEqual(self.slots(), 1)
+        del hold
+        gc.collect()
+        await wait_until(lambda: self.slots() == 0)
+
+    async def test_a_hold_of_a_wait_is_the_callers(self):
+        decision = await self.fg.wait("slots", user="ann")
         self.proxy.asked()
-        await asyncio.sleep(1.5)
-        self.assertIn(self.proxy.asked(), range(2, 6))
+        await asyncio.sleep(1.2)
+        self.assertEqual(self.proxy.asked(), 0)
+        self.assertFalse(await self.fg.release(decision.hold))
+
+    async def test_one_call_renews_all_holds(self):
+        holds = [await self.fg.hold("four-seconds", user=f"user-{at}") for at in range(50)]
+        self.proxy.asked()
+        await asyncio.sleep(3)
+        self.assertIn(self.proxy.asked(), range(1, 5))
         self.assertEqual(self.slots(), 50)
         released = await asyncio.gather(*(hold.release() for hold in holds))
         self.assertTrue(all(released))
@@ -129,7 +142,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
 class Loops(unittest.TestCase):
     def test_a_client_may_be_used_on_several_loops(self):
         with Service(CONFIG) as service:
-            fg = AsyncClient(service.url, deadline=2, on_error="raise")
+            fg = AsyncClient(service.url, deadline=10, on_error="raise")
 
             async def once(remaining):
                 decision = await fg.check("api-limits", user="ann")

@@ -26,7 +26,7 @@ class WithService(unittest.TestCase):
     def setUp(self):
         self.service = Service(CONFIG)
         self.addCleanup(self.service.close)
-        self.fg = Client(self.service.url, deadline=2, on_error="raise")
+        self.fg = Client(self.service.url, deadline=10, on_error="raise")
         self.addCleanup(self.fg.close)
         self.runs = apps.Runs()
 
@@ -103,7 +103,7 @@ class Clients(WithService):
     def test_either_client_will_do(self):
         for make in (apps.asgi, apps.wsgi, apps.fastapi, apps.flask):
             for kind in (Client, AsyncClient):
-                client = kind(self.service.url, deadline=2, on_error="raise")
+                client = kind(self.service.url, deadline=10, on_error="raise")
                 server = make(client, {"rule_set": "slots"}, self.runs)
                 user = ("X-User-Id", f"{make.__name__}-{kind.__name__}")
                 for _ in range(3):

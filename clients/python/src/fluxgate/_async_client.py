@@ -104,6 +104,11 @@ class _LoopState:
         """Renews a hold no longer."""
         self._holds.pop(hold.id, None)
 
+    def adopt(self, hold: KeptHold, path: str, body: bytes) -> None:
+        """Ends a hold that was garbage collected."""
+        self.drop(hold)
+        self.spawn(self.finish(path, body, hold.expires))
+
     async def _renew_holds(self) -> None:
         # Stays for a while without holds: a task for every request would cost more.
         idle_since = time.monotonic()
@@ -315,7 +320,11 @@ class AsyncClient:
         """
         context = (rule_set, ip, user, api_key, method, path, headers, attributes, cost)
         body = check_body(*context, wait=True)
-        return (await self._wait(body, await self._check(body), max_wait))[0]
+        decision, kept = await self._wait(body, await self._check(body), max_wait)
+        if kept is not None:
+            # From now on it is the caller's, as after `check`.
+            self._state().drop(kept)
+        return decision
 
     def hold(
         self,
@@ -567,6 +576,7 @@ class AsyncHold:
 
     def __init__(self, client: AsyncClient, decision: Decision, kept: Optional[KeptHold]) -> None:
         self._client = client
+        self._state = client._state()
         self._kept = kept
         self._has_ended = kept is None
         # A settlement that failed and is repeated in place of the release.
@@ -637,7 +647,7 @@ class AsyncHold:
     def _end(self) -> None:
         self._has_ended = True
         if self._kept is not None:
-            self._client._state().drop(self._kept)
+            self._state.drop(self._kept)
 
     async def _leave(self) -> None:
         """Releases the hold, or repeats the settlement that failed."""
@@ -657,3 +667,16 @@ class AsyncHold:
         trace: Optional[TracebackType],
     ) -> None:
         await self._leave()
+
+    def __del__(self) -> None:
+        # A hold that was never left, maybe in another thread than that of its loop.
+        kept: Optional[KeptHold] = getattr(self, "_kept", None)
+        if kept is not None and not self._has_ended:
+            self._has_ended = True
+            path = RELEASE if self._settlement is None else SETTLE
+            body = self._settlement or hold_body(kept.id)
+            try:
+                self._state.loop.call_soon_threadsafe(self._state.adopt, kept, path, body)
+            except RuntimeError:
+                # The loop is closed; the hold expires by itself.
+                pass

@@ -187,7 +187,11 @@ class Client:
         """
         context = (rule_set, ip, user, api_key, method, path, headers, attributes, cost)
         body = check_body(*context, wait=True)
-        return self._wait(body, self._check(body), max_wait)[0]
+        decision, kept = self._wait(body, self._check(body), max_wait)
+        if kept is not None:
+            # From now on it is the caller's, as after `check`.
+            self._keeper.drop(kept)
+        return decision
 
     def hold(
         self,
