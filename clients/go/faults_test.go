@@ -2,6 +2,7 @@ package fluxgate_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -46,12 +47,28 @@ type served struct {
 func TestFaults(t *testing.T) {
 	for _, mode := range []string{"down", "restart", "slow", "reset", "garbage", "cut", "error", "swallow"} {
 		for name, policy := range map[string]fluxgate.ErrorPolicy{"allow": fluxgate.Allow, "deny": fluxgate.Deny} {
-			t.Run(mode+", "+name, func(t *testing.T) { runFault(t, mode, policy) })
+			t.Run(mode+", "+name, func(t *testing.T) {
+				var late []string
+				for attempt := 0; attempt < 3; attempt++ {
+					var lag time.Duration
+					late, lag = runFault(t, mode, policy)
+					if len(late) == 0 {
+						return
+					}
+					if lag <= busyLag {
+						t.Fatal(late)
+					}
+				}
+				t.Logf("the machine is too busy to judge times: %v", late)
+			})
 		}
 	}
 }
 
-func runFault(t *testing.T, mode string, policy fluxgate.ErrorPolicy) {
+// runFault returns what took too long, and how late timers were: a busy machine is to blame for it
+// if they were late.
+func runFault(t *testing.T, mode string, policy fluxgate.ErrorPolicy) (late []string, lag time.Duration) {
+	tooLate := func(format string, values ...any) { late = append(late, fmt.Sprintf(format, values...)) }
 	service := testservice.Start(t, faultRules)
 	checkLeaks := testservice.CheckLeaks(t)
 	proxy := testservice.StartProxy(t, service, "up")
@@ -88,11 +105,10 @@ func runFault(t *testing.T, mode string, policy fluxgate.ErrorPolicy) {
 	stopLag := measureLag()
 	results := load(t, server.URL, transport, 4*faultPhase)
 	<-changed
-	lag := stopLag()
-	isBusy := lag > busyLag
+	lag = stopLag()
 
 	slowest := time.Duration(slowestNanos.Load())
-	var failures, uncountedLater int
+	var failures, uncountedEarlier, uncountedLater int
 	var recovered time.Time
 	for number, result := range results {
 		var count int64
@@ -111,30 +127,31 @@ func runFault(t *testing.T, mode string, policy fluxgate.ErrorPolicy) {
 		}
 		if !result.isCounted {
 			failures++
-			if result.at.Before(began.Add(-faultDeadline-faultSlack)) && !isBusy {
-				t.Errorf("not decided before the fault")
+			if result.at.Before(began.Add(-faultDeadline - faultSlack)) {
+				uncountedEarlier++
 			}
-			if result.at.After(ended.Add(time.Second)) && !isBusy {
+			if result.at.After(ended.Add(time.Second)) {
 				uncountedLater++
 			}
 		} else if result.at.After(ended) && (recovered.IsZero() || result.at.Before(recovered)) {
 			recovered = result.at
 		}
 	}
-	// A timer that is late makes a request late, at each of its few steps.
-	if slowest > faultDeadline+faultSlack+4*lag {
-		t.Errorf("the slowest request took %v; timers were up to %v late", slowest, lag)
+	if slowest > faultDeadline+faultSlack {
+		tooLate("the slowest request took %v", slowest)
 	}
-	if recovered.IsZero() || recovered.After(ended.Add(time.Second+4*lag)) {
-		t.Errorf("decided again %v after the fault", recovered.Sub(ended))
+	if recovered.IsZero() || recovered.After(ended.Add(time.Second)) {
+		tooLate("decided again only %v after the fault", recovered.Sub(ended))
 	}
 	if failures == 0 {
 		t.Error("the fault had no effect")
 	}
-	if uncountedLater > 0 {
-		t.Errorf("%d requests were not decided a second after the fault", uncountedLater)
+	if uncountedEarlier+uncountedLater > 0 {
+		tooLate("%d requests were not decided before the fault, and %d a second after it", uncountedEarlier, uncountedLater)
 	}
-	checkSlots(t, client, mode)
+	if taken := slotsTaken(t, client, mode); taken > 0 {
+		tooLate("%d slots are still taken", taken)
+	}
 	t.Logf("%d requests, %d of them not decided by the service; the slowest took %v; decided again after %v; timers up to %v late",
 		len(results), failures, slowest, recovered.Sub(ended), lag)
 
@@ -143,6 +160,7 @@ func runFault(t *testing.T, mode string, policy fluxgate.ErrorPolicy) {
 	client.Close()
 	proxy.Stop()
 	checkLeaks()
+	return late, lag
 }
 
 // measureLag measures how late timers are until the function that it returns is called.
@@ -167,9 +185,9 @@ func measureLag() func() time.Duration {
 	}
 }
 
-// checkSlots checks that all slots are free again. An answer that was lost on the way may have
-// taken one: that expires.
-func checkSlots(t *testing.T, client *fluxgate.Client, mode string) {
+// slotsTaken returns how many slots do not become free again. An answer that was lost on the way may
+// have taken one, which expires and does not count.
+func slotsTaken(t *testing.T, client *fluxgate.Client, mode string) int64 {
 	t.Helper()
 	mayBeLost := map[string]int64{"down": 4, "restart": 4, "swallow": 50}[mode]
 	var taken int64
@@ -180,10 +198,10 @@ func checkSlots(t *testing.T, client *fluxgate.Client, mode string) {
 		}
 		taken = 1000 - decision.Remaining
 		if decision.Rule == "running" && taken <= mayBeLost {
-			return
+			return 0
 		}
 	}
-	t.Errorf("%d slots are still taken", taken)
+	return taken
 }
 
 // load sends requests at a constant rate, whether or not earlier ones have been answered.
