@@ -3,17 +3,20 @@
 
 mod changes;
 mod config_file;
+mod demo;
+mod from_config;
 mod json;
 mod reloader;
 mod rule_dir;
+mod rule_files;
 mod snapshot;
 mod source;
 mod stored;
 
 pub(crate) use changes::changes_json;
 pub(crate) use config_file::ConfigFile;
+pub(crate) use from_config::rule_source;
 pub(crate) use json::{parse_json, to_json, unplaced};
 pub(crate) use reloader::{ReloadHandle, RuleReloader};
 pub(crate) use rule_dir::rules_in;
-pub(crate) use source::RuleSource;
 pub(crate) use stored::{check_set, wrap_in_mapping};

@@ -23,7 +23,7 @@ use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
 use crate::grpc;
-use crate::reload::{ConfigFile, RuleReloader, RuleSource};
+use crate::reload::{ConfigFile, RuleReloader, rule_source};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, listen};
 use crate::telemetry::{Exporter, Telemetry, log};
@@ -55,10 +55,12 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let store =
         AnyStore::new(&config, &secrets).map_err(|error| Failure::new(Exit::Config, error))?;
     let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
-    let source = RuleSource::new(&config, raw, file, engine.store());
+    let source = rule_source(&config, raw, file, engine.store());
     let (mut reloader, reload_handle) =
         RuleReloader::new(Arc::clone(&engine), source, config.filters.clone());
-    let rules = reloader.read_first()?;
+    // This runtime reloads rules and handles signals. The cores serve requests.
+    let main = runtime()?;
+    let rules = main.block_on(reloader.read_first())?;
     let admin = AdminAccess::new(&config, reload_handle, Arc::clone(engine.telemetry()))?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config).map_err(|error| Failure::new(Exit::Config, error))?;
@@ -71,8 +73,6 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     // In the order of the listeners.
     let descriptors = [api, grpc, resp, clients];
     let api = ApiState::new(Arc::clone(&engine), admin, filters.clone(), closing.clone());
-    // This runtime reloads rules and handles signals. The cores serve requests.
-    let main = runtime()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     // Before the addresses are open, because requests may arrive at once.
     if let Some(rules) = rules {

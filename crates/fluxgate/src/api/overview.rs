@@ -14,7 +14,6 @@ use serde_json::json;
 use super::response::{ApiResult, json_response};
 use super::state::SharedState;
 use crate::admin::Role;
-use crate::reload::RuleSource;
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -27,10 +26,10 @@ pub(super) async fn session(State(api): SharedState, head: Parts) -> ApiResult {
         "name": caller.name,
         "role": caller.role.name(),
         "tokens": api.admin.has_tokens(),
-        "demo": matches!(**source, RuleSource::Fixed(_)),
+        "demo": source.kind() == "demo",
         "version": env!("CARGO_PKG_VERSION"),
         "instance": api.instances.id(),
-        "source": source.name(),
+        "source": source.kind(),
         "writable": source.rule_store().is_some(),
         "records": api.engine.telemetry().is_recording(),
         "identities": !api.admin.hides_identities,

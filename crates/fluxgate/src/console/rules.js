@@ -17,7 +17,7 @@ import { workbench } from "./rules/workbench.js";
 const SAVED = "Change them there: the service reads them again when";
 const SOURCES = {
   file: `Rules come from the config file. ${SAVED} the file is saved.`,
-  directory: `Rules come from a directory of files. ${SAVED} a file is saved.`,
+  dir: `Rules come from a directory of files. ${SAVED} a file is saved.`,
   redis: "Rules are stored in Redis, and all instances share them.",
   demo: "These are the built-in rules of the demo.",
 };

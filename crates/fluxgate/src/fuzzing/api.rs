@@ -19,7 +19,7 @@ use crate::admin::AdminAccess;
 use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Rules};
 use crate::engine::{Engine, Filters};
-use crate::reload::{RuleReloader, RuleSource};
+use crate::reload::{RuleReloader, rule_source};
 
 static SETTINGS: LazyLock<(RawConfig, Config, RuleSets)> = LazyLock::new(|| {
     let text = include_str!("api.yaml");
@@ -58,7 +58,7 @@ fn router() -> Router {
     let (raw, config, rules) = &*SETTINGS;
     let engine = Arc::new(Engine::in_memory());
     engine.swap_rules(rules.clone());
-    let source = RuleSource::new(config, raw, None, engine.store());
+    let source = rule_source(config, raw, None, engine.store());
     let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source, Vec::new());
     let admin = AdminAccess::new(config, reloader, Arc::clone(engine.telemetry()))
         .expect("there are no tokens");

@@ -1,13 +1,18 @@
 //! Rules in the config file.
 
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fluxgate_core::regular_file;
 use fluxgate_core::regular_file::MAX_BYTES;
 
-use super::snapshot::{CompiledRules, ReloadError, Snapshot, invalid, rules_of};
-use crate::config::{Overrides, RawConfig, rule_file};
+use super::snapshot::{
+    CompiledRules, Document, ReloadError, Snapshot, invalid, rules_of, run_blocking,
+};
+use super::source::{BoxFuture, KnownSnapshots, RuleSource};
+use crate::config::{DEFAULT_POLL, Overrides, RawConfig, rule_file};
 
 /// The config file with the overrides of the environment and flags.
 #[derive(Debug)]
@@ -34,39 +39,6 @@ impl ConfigFile {
         }
     }
 
-    pub(super) fn snapshot(&self) -> Result<Snapshot, ReloadError> {
-        let bytes = regular_file::read(&self.path, MAX_BYTES).map_err(|error| {
-            ReloadError::Unreadable(format!("{}: {error}", self.path.display()))
-        })?;
-        Ok(Snapshot::Files(vec![(self.path.clone(), bytes)]))
-    }
-
-    /// Compiles the rules if the whole file is valid. Other settings need a restart.
-    pub(super) fn compile(
-        &self,
-        files: &[(PathBuf, Vec<u8>)],
-    ) -> Result<CompiledRules, ReloadError> {
-        let bytes = files.first().map_or(&[][..], |(_, bytes)| bytes);
-        let text =
-            rule_file::decode_utf8(&self.path, bytes.to_vec()).map_err(|error| invalid(&error))?;
-        let raw = RawConfig::parse(&self.path, &text).map_err(|error| invalid(&error))?;
-        let mut had_rules = self.had_rules.lock().unwrap_or_else(|it| it.into_inner());
-        // Checked before the overrides, which would turn an empty file into a mapping.
-        if had_rules.is_some() && !raw.is_map() {
-            return Err(self.truncated("it is empty or not a mapping"));
-        }
-        let raw = raw.with_overrides(&self.overrides);
-        let compiled = rules_of(&raw)?;
-        // A truncated file looks like this, and must not lift all limits.
-        if *had_rules == Some(true) && !raw.defines_rules() {
-            return Err(self.truncated("`rule_sets` is missing"));
-        }
-        *had_rules = Some(compiled.rules.iter().next().is_some());
-        drop(had_rules);
-        self.warn_of_fixed_fields(&raw);
-        Ok(compiled)
-    }
-
     fn truncated(&self, what: &str) -> ReloadError {
         let path = self.path.display();
         ReloadError::Invalid(vec![format!(
@@ -87,6 +59,66 @@ impl ConfigFile {
     }
 }
 
+impl RuleSource for ConfigFile {
+    fn kind(&self) -> &'static str {
+        "file"
+    }
+
+    fn poll(&self) -> Duration {
+        DEFAULT_POLL
+    }
+
+    fn read<'a>(
+        &'a self,
+        _known: &'a KnownSnapshots,
+    ) -> BoxFuture<'a, Result<Arc<Snapshot>, ReloadError>> {
+        let path = self.path.clone();
+        Box::pin(run_blocking(move || {
+            let name = path.display().to_string();
+            let content = regular_file::read(&path, MAX_BYTES)
+                .map_err(|error| ReloadError::Unreadable(format!("{name}: {error}")))?;
+            Ok(Arc::new(Snapshot {
+                documents: vec![Document { name, content }],
+                ..Snapshot::default()
+            }))
+        }))
+    }
+
+    /// Compiles the rules if the whole file is valid. Other settings need a restart.
+    fn compile(&self, snapshot: &Snapshot) -> Result<CompiledRules, ReloadError> {
+        let file = snapshot.documents.first();
+        let content = file.map_or(&[][..], |file| &file.content);
+        let text = rule_file::decode_utf8(&self.path, content.to_vec())
+            .map_err(|error| invalid(&error))?;
+        let raw = RawConfig::parse(&self.path, &text).map_err(|error| invalid(&error))?;
+        let mut had_rules = self.had_rules.lock().unwrap_or_else(|it| it.into_inner());
+        // Checked before the overrides, which would turn an empty file into a mapping.
+        if had_rules.is_some() && !raw.is_map() {
+            return Err(self.truncated("it is empty or not a mapping"));
+        }
+        let raw = raw.with_overrides(&self.overrides);
+        let compiled = rules_of(&raw)?;
+        // A truncated file looks like this, and must not lift all limits.
+        if *had_rules == Some(true) && !raw.defines_rules() {
+            return Err(self.truncated("`rule_sets` is missing"));
+        }
+        *had_rules = Some(compiled.rules.iter().next().is_some());
+        drop(had_rules);
+        self.warn_of_fixed_fields(&raw);
+        Ok(compiled)
+    }
+
+    fn watched(&self) -> Vec<PathBuf> {
+        vec![self.path.clone()]
+    }
+}
+
+impl fmt::Display for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the config file {}", self.path.display())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +132,14 @@ mod tests {
         let overrides = Overrides::default().and_flags(["on_missing_rule_set=deny"]);
         let file = ConfigFile::new("f.yaml".into(), overrides, RawConfig::demo());
         let read = texts.iter().map(|text| {
-            let compiled = file.compile(&[("f.yaml".into(), text.as_bytes().to_vec())]);
+            let document = Document {
+                name: "f.yaml".into(),
+                content: text.as_bytes().to_vec(),
+            };
+            let compiled = file.compile(&Snapshot {
+                documents: vec![document],
+                ..Snapshot::default()
+            });
             compiled.ok().map(|it| it.rules.iter().count())
         });
         read.collect()

@@ -11,10 +11,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::changes::{log_changes, log_warnings};
 use super::snapshot::{CompiledRules, ReloadError, Snapshot, run_blocking};
-use super::source::RuleSource;
+use super::source::{KnownSnapshots, RuleSource};
 use crate::config::{Filter, source_warnings};
 use crate::engine::Engine;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::watch::{DirectoryWatch, next_signal, wait_until_quiet};
 
 /// The longest wait before a service without rules tries again.
@@ -27,7 +27,7 @@ const MAX_REQUESTS: usize = 64;
 pub(crate) struct ReloadHandle {
     requests: mpsc::Sender<ReloadRequest>,
     /// Where the rules come from.
-    pub(crate) source: Arc<RuleSource>,
+    pub(crate) source: Arc<dyn RuleSource>,
 }
 
 /// Receives the outcome of a reload.
@@ -50,7 +50,7 @@ impl ReloadHandle {
 #[derive(Debug)]
 pub(crate) struct RuleReloader {
     engine: Arc<Engine>,
-    source: Arc<RuleSource>,
+    source: Arc<dyn RuleSource>,
     requests: mpsc::Receiver<ReloadRequest>,
     /// Notified when the source may have changed.
     changed: Arc<Notify>,
@@ -98,11 +98,10 @@ impl RuleReloader {
     /// it.
     pub(crate) fn new(
         engine: Arc<Engine>,
-        source: RuleSource,
+        source: Arc<dyn RuleSource>,
         filters: Vec<Filter>,
     ) -> (Self, ReloadHandle) {
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
-        let source = Arc::new(source);
         let handle = ReloadHandle {
             requests: sender,
             source: Arc::clone(&source),
@@ -121,32 +120,24 @@ impl RuleReloader {
         (reloader, handle)
     }
 
-    /// Reads the first rules, unless they are in Redis. They must be valid for the
-    /// service to start.
-    pub(crate) fn read_first(&mut self) -> Result<Option<CompiledRules>, Failure> {
-        if let RuleSource::Redis(_) = &*self.source {
+    /// Reads the first rules, unless a server has them. They must be valid for the service to
+    /// start.
+    pub(crate) async fn read_first(&mut self) -> Result<Option<CompiledRules>, Failure> {
+        if self.source.is_server() {
             return Ok(None);
         }
-        let snapshot = self.source.files(None).map_err(|error| {
-            let field = "rules_from.dir";
-            match (&*self.source, &error) {
-                (RuleSource::Dir(_), ReloadError::Unreadable(why)) => {
-                    Failure::of_field(Exit::NoInput, field, format!("`{field}`: {why}"))
-                }
-                _ => error.into(),
-            }
-        })?;
+        let snapshot = self.source.read(&KnownSnapshots::default()).await;
+        let snapshot = snapshot.map_err(|error| self.source.start_failure(error))?;
         let compiled = self.source.compile(&snapshot)?;
-        self.active = Some(Arc::new(snapshot));
+        self.active = Some(snapshot);
         Ok(Some(compiled))
     }
 
     /// Keeps the rules up to date for as long as the runtime runs. SIGHUP reloads them at
     /// once.
     pub(crate) async fn run(mut self, mut hang_up: Option<Signal>) {
-        if let RuleSource::Redis(stored) = &*self.source {
-            let changed = Arc::clone(&self.changed);
-            tokio::spawn(super::stored::listen(stored.store.clone(), changed));
+        if let Some(listener) = self.source.listen(Arc::clone(&self.changed)) {
+            tokio::spawn(listener);
         }
         let mut watch = DirectoryWatch::new(Arc::clone(&self.changed));
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
@@ -159,14 +150,15 @@ impl RuleReloader {
                 WakeReason::HangUp => drop(self.reload(ReloadCause::Requested).await),
                 WakeReason::Request(request) => self.answer(request).await,
             }
-            let wait = match self.active {
-                Some(_) => self.source.poll(),
-                None => back_off.next_wait(),
-            };
+            let mut wait = self.source.poll();
+            if self.engine.rules().is_none() {
+                wait = wait.min(back_off.next_wait());
+            }
             wake = tokio::select! {
                 () = tokio::time::sleep(wait) => WakeReason::Routine,
                 () = self.changed.notified() => {
-                    if !matches!(*self.source, RuleSource::Redis(_)) {
+                    // Servers change at once, files one after the other.
+                    if !self.source.is_server() {
                         wait_until_quiet(&self.changed).await;
                     }
                     WakeReason::Routine
@@ -185,19 +177,17 @@ impl RuleReloader {
 
     /// Reads the source, and activates the rules if they are new and valid.
     async fn reload(&mut self, occasion: ReloadCause) -> Result<(), ReloadError> {
-        let refused = self
-            .refused
-            .as_ref()
-            .and_then(|refused| refused.snapshot.clone());
-        let snapshot = self
-            .source
-            .snapshot(self.active.as_ref(), refused.as_ref())
-            .await;
-        let snapshot = match snapshot {
+        let known = KnownSnapshots {
+            active: self.active.clone(),
+            refused: self.refused.as_ref().and_then(|it| it.snapshot.clone()),
+        };
+        let snapshot = match self.source.read(&known).await {
             Ok(snapshot) => snapshot,
             Err(error) => return Err(self.refuse(None, error, occasion)),
         };
         if self.active.as_ref() == Some(&snapshot) {
+            // Its version may be new.
+            self.active = Some(snapshot);
             if self.refused.take().is_some() || occasion == ReloadCause::Requested {
                 tracing::info!("the rules are unchanged");
                 self.engine.telemetry().record_reload(true);
@@ -234,7 +224,7 @@ impl RuleReloader {
         if !is_known || occasion == ReloadCause::Requested {
             // Before the log: an alert on the line finds the metric changed.
             self.engine.telemetry().record_reload(false);
-            let kept = match self.active {
+            let kept = match self.engine.rules() {
                 Some(_) => "new rules are refused; the active rules stay",
                 None => "there are no rules yet",
             };

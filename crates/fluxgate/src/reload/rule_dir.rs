@@ -1,19 +1,19 @@
 //! Rules in the files of a directory.
 
-use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, fs};
 
+use fluxgate_core::regular_file;
 use fluxgate_core::regular_file::MAX_BYTES;
 use fluxgate_core::rules::RuleOptions;
-use fluxgate_core::yaml::{Faults, Node, Value};
-use fluxgate_core::{RuleSets, RulesError, regular_file};
 
-use super::snapshot::{
-    CompiledRules, DirectoryFiles, ReloadError, Snapshot, invalid, no_rules, warning_lines,
-};
-use crate::config::{Deployment, rule_file};
+use super::rule_files::compile_files;
+use super::snapshot::{CompiledRules, Document, ReloadError, Snapshot, run_blocking};
+use super::source::{BoxFuture, KnownSnapshots, RuleSource};
+use crate::config::Deployment;
+use crate::failure::{Exit, Failure};
 
 /// How often a directory is read until two passes agree.
 const MAX_PASSES: usize = 5;
@@ -30,102 +30,126 @@ pub(crate) fn rules_in(
         options,
         deployment,
     };
-    dir.compile(&dir.settled()?)
+    dir.compile(&settled_files(path)?)
 }
 
 /// A directory in which every `*.yaml` holds `rule_sets`.
 #[derive(Debug)]
-pub(crate) struct RuleDir {
+pub(super) struct RuleDir {
     pub(super) path: PathBuf,
     pub(super) poll: Duration,
     pub(super) options: RuleOptions,
     pub(super) deployment: Deployment,
 }
 
-impl RuleDir {
-    /// Reads the files, in the order of their names.
-    pub(super) fn snapshot(&self, active: Option<&Snapshot>) -> Result<Snapshot, ReloadError> {
-        let files = self.settled()?;
-        // An unmounted volume looks the same, and must not lift all limits.
-        let had_some = matches!(active, Some(Snapshot::Directory(it)) if !it.files.is_empty());
-        if files.files.is_empty() && had_some {
-            let path = self.path.display();
-            return Err(ReloadError::Unreadable(format!(
-                "{path}: there is no *.yaml any more; for no rules at all, say `rule_sets: {{}}`"
-            )));
-        }
-        Ok(Snapshot::Directory(files))
+impl RuleSource for RuleDir {
+    fn kind(&self) -> &'static str {
+        "dir"
     }
 
-    /// Reads the files until two passes agree.
-    fn settled(&self) -> Result<DirectoryFiles, ReloadError> {
-        settled(|| self.read()).unwrap_or_else(|| {
-            let path = self.path.display();
-            Err(ReloadError::Unreadable(format!(
-                "{path}: it changes while it is read"
-            )))
-        })
+    fn poll(&self) -> Duration {
+        self.poll
     }
 
-    /// Reads the files in one pass, which may mix old and new ones while files are
-    /// being replaced.
-    fn read(&self) -> Result<DirectoryFiles, ReloadError> {
-        let unreadable = |path: &Path, error: std::io::Error| {
-            ReloadError::Unreadable(format!("{}: {error}", path.display()))
-        };
-        let entries = fs::read_dir(&self.path).map_err(|error| unreadable(&self.path, error))?;
-        let paths = entries
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<Result<Vec<_>, _>>();
-        let mut paths = paths.map_err(|error| unreadable(&self.path, error))?;
-        paths.retain(|path| is_yaml_file(path));
-        // Sorted, so that errors come in a stable order.
-        paths.sort();
-        let (paths, ignored): (Vec<_>, Vec<_>) =
-            paths.into_iter().partition(|path| is_rule_file(path));
-        let files = paths
-            .into_iter()
-            .map(|path| {
-                let bytes = regular_file::read(&path, MAX_BYTES)
-                    .map_err(|error| unreadable(&path, error))?;
-                Ok((path, bytes))
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(DirectoryFiles { files, ignored })
+    fn read<'a>(
+        &'a self,
+        known: &'a KnownSnapshots,
+    ) -> BoxFuture<'a, Result<Arc<Snapshot>, ReloadError>> {
+        let path = self.path.clone();
+        let had_files = known.active.as_ref();
+        let had_files = had_files.is_some_and(|active| !active.documents.is_empty());
+        Box::pin(run_blocking(move || {
+            let files = settled_files(&path)?;
+            // An unmounted volume looks the same, and must not lift all limits.
+            if files.documents.is_empty() && had_files {
+                let path = path.display();
+                return Err(ReloadError::Unreadable(format!(
+                    "{path}: there is no *.yaml any more; for no rules at all, say `rule_sets: {{}}`"
+                )));
+            }
+            Ok(Arc::new(files))
+        }))
     }
 
-    /// Compiles the rules of all files, all or none.
-    pub(super) fn compile(&self, read: &DirectoryFiles) -> Result<CompiledRules, ReloadError> {
-        let mut reader = DirectoryReader {
-            rules: no_rules(self.options),
-            options: self.options,
-            deployment: &self.deployment,
-            defined_in: HashMap::new(),
-            wrong: Vec::new(),
-            warnings: Vec::new(),
-        };
-        for (path, bytes) in &read.files {
-            reader.file(path, bytes);
-        }
+    fn compile(&self, snapshot: &Snapshot) -> Result<CompiledRules, ReloadError> {
         let path = self.path.display().to_string();
-        let ignored = ignored_files(read).map(|message| format!("{path}: warning: {message}"));
-        reader.warnings.extend(ignored);
-        let missing = self.deployment.missing_rule_sets(&reader.rules, &path);
-        reader.warnings.extend(missing);
-        if reader.wrong.is_empty() {
-            Ok(CompiledRules {
-                rules: reader.rules,
-                warnings: reader.warnings,
-            })
-        } else {
-            Err(ReloadError::Invalid(reader.wrong))
+        let documents = &snapshot.documents;
+        let mut compiled = compile_files(documents, self.options, &self.deployment, &path)?;
+        compiled.warnings.extend_from_slice(&snapshot.warnings);
+        Ok(compiled)
+    }
+
+    fn watched(&self) -> Vec<PathBuf> {
+        // The second path watches the entries of the directory; it need not exist.
+        vec![self.path.clone(), self.path.join("*")]
+    }
+
+    fn start_failure(&self, error: ReloadError) -> Failure {
+        let field = "rules_from.dir";
+        match error {
+            ReloadError::Unreadable(why) => {
+                Failure::of_field(Exit::NoInput, field, format!("`{field}`: {why}"))
+            }
+            _ => error.into(),
         }
     }
 }
 
+impl fmt::Display for RuleDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the directory {}", self.path.display())
+    }
+}
+
+/// Reads the files until two passes agree.
+fn settled_files(path: &Path) -> Result<Snapshot, ReloadError> {
+    settled(|| read_files(path)).unwrap_or_else(|| {
+        let path = path.display();
+        Err(ReloadError::Unreadable(format!(
+            "{path}: it changes while it is read"
+        )))
+    })
+}
+
+/// Reads the files in the order of their names, in one pass, which may mix old and new ones while
+/// files are being replaced.
+fn read_files(path: &Path) -> Result<Snapshot, ReloadError> {
+    let unreadable = |path: &Path, error: std::io::Error| {
+        ReloadError::Unreadable(format!("{}: {error}", path.display()))
+    };
+    let entries = fs::read_dir(path).map_err(|error| unreadable(path, error))?;
+    let paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>();
+    let mut paths = paths.map_err(|error| unreadable(path, error))?;
+    paths.retain(|path| is_yaml_file(path));
+    // Sorted, so that errors come in a stable order.
+    paths.sort();
+    let (paths, ignored): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| is_rule_file(path));
+    let documents = paths
+        .into_iter()
+        .map(|path| {
+            let content =
+                regular_file::read(&path, MAX_BYTES).map_err(|error| unreadable(&path, error))?;
+            let name = path.display().to_string();
+            Ok(Document { name, content })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let warning = ignored_files(documents.is_empty(), &ignored);
+    let path = path.display();
+    Ok(Snapshot {
+        version: None,
+        documents,
+        warnings: warning
+            .map(|message| format!("{path}: warning: {message}"))
+            .into_iter()
+            .collect(),
+    })
+}
+
 /// Returns a warning if there are no rule files, or files whose names prevent that they are
 /// read.
-fn ignored_files(DirectoryFiles { files, ignored }: &DirectoryFiles) -> Option<String> {
+fn ignored_files(is_empty: bool, ignored: &[PathBuf]) -> Option<String> {
     let names: Vec<_> = ignored
         .iter()
         .filter_map(|path| path.file_name())
@@ -133,7 +157,7 @@ fn ignored_files(DirectoryFiles { files, ignored }: &DirectoryFiles) -> Option<S
         .collect();
     let verb = if names.len() == 1 { "is" } else { "are" };
     let names = names.join(", ");
-    match (files.is_empty(), ignored.is_empty()) {
+    match (is_empty, ignored.is_empty()) {
         (true, true) => Some("there is no *.yaml file, so there are no rules".into()),
         (true, false) => Some(format!("there is no *.yaml file; {names} {verb} ignored")),
         (false, false) => Some(format!(
@@ -154,77 +178,6 @@ fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> Option<T> {
         last = now;
     }
     None
-}
-
-/// The rules, faults and warnings found so far.
-struct DirectoryReader<'a> {
-    rules: RuleSets,
-    options: RuleOptions,
-    deployment: &'a Deployment,
-    /// The file that defines each rule set.
-    defined_in: HashMap<String, &'a Path>,
-    wrong: Vec<String>,
-    warnings: Vec<String>,
-}
-
-impl<'a> DirectoryReader<'a> {
-    fn file(&mut self, path: &'a Path, bytes: &[u8]) {
-        let text = rule_file::decode_utf8(path, bytes.to_vec());
-        let root = text.and_then(|text| {
-            Node::parse(&text).map_err(|fault| rule_file::invalid(path, RulesError(vec![fault])))
-        });
-        let root = match root {
-            Ok(root) => root,
-            Err(error) => return self.note(&error),
-        };
-        let mut faults = Faults::default();
-        let [sets] = root.fields("a rule file", ["rule_sets"], &mut faults);
-        match sets {
-            Some(sets) => {
-                self.claim(path, sets, &mut faults);
-                let rules = RuleSets::read(sets, self.options, &mut faults);
-                if faults.count() == 0 {
-                    let warnings = self.deployment.warnings(&rules, sets);
-                    let warnings = warning_lines(path.display(), warnings);
-                    self.warnings.extend(warnings);
-                }
-                self.rules.extend(rules);
-            }
-            // A fault was already added if the root is no mapping.
-            None if faults.count() == 0 => faults.add(root.position, "`rule_sets` is missing"),
-            None => {}
-        }
-        if faults.count() > 0 {
-            self.note(&rule_file::invalid(path, RulesError(faults.into_sorted())));
-        }
-    }
-
-    /// Adds a fault for each rule set that another file defines already.
-    fn claim(&mut self, path: &'a Path, sets: &Node, faults: &mut Faults) {
-        let Value::Map(pairs) = &sets.value else {
-            return;
-        };
-        for (key, _) in pairs {
-            let Some(name) = key.as_text() else { continue };
-            match self.defined_in.get(name) {
-                Some(other) if *other != path => faults.add(
-                    key.position,
-                    format!("rule set `{name}` is already in {}", other.display()),
-                ),
-                // `RuleSets::read` reports duplicates within one file.
-                Some(_) => {}
-                None => {
-                    self.defined_in.insert(name.to_owned(), path);
-                }
-            }
-        }
-    }
-
-    fn note(&mut self, error: &impl std::fmt::Display) {
-        if let ReloadError::Invalid(faults) = invalid(error) {
-            self.wrong.extend(faults);
-        }
-    }
 }
 
 /// Returns whether the name of a file ends in `.yaml`, exactly.

@@ -1,34 +1,38 @@
 //! The content of a rule source at one moment, and why it is refused.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use fluxgate_core::RuleSets;
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
-use fluxgate_redis::StoredRules;
 
 use crate::config::{Deployment, RawConfig, Rules};
 use crate::failure::{Exit, Failure};
 
 /// The content of a source at one moment, not yet checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Snapshot {
-    /// Files with their bytes.
-    Files(Vec<(PathBuf, Vec<u8>)>),
-    /// The files of a directory.
-    Directory(DirectoryFiles),
-    /// Rule sets in Redis.
-    Stored(StoredRules),
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// What the source calls this content, if it says so.
+    pub(super) version: Option<String>,
+    /// The parts of the content, in the order in which faults are reported.
+    pub(super) documents: Vec<Document>,
+    /// Lines about parts that were not read.
+    pub(super) warnings: Vec<String>,
 }
 
-/// The files of a directory at one moment.
+/// A file, or what a source has instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DirectoryFiles {
-    /// The rule files, with their bytes.
-    pub(super) files: Vec<(PathBuf, Vec<u8>)>,
-    /// Files that look like rule files, but are not read because of their names.
-    pub(super) ignored: Vec<PathBuf>,
+pub(super) struct Document {
+    /// The name in messages: a path, an address or the name of a rule set.
+    pub(super) name: String,
+    pub(super) content: Vec<u8>,
+}
+
+/// Snapshots are equal if their content is, whatever their versions.
+impl PartialEq for Snapshot {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.documents, &self.warnings) == (&other.documents, &other.warnings)
+    }
 }
 
 /// Rules from a valid source.
@@ -99,7 +103,7 @@ pub(super) fn rules_of(raw: &RawConfig) -> Result<CompiledRules, ReloadError> {
             warnings.extend(deployment.missing_rule_sets(&rules, "the config"));
             Ok(CompiledRules { rules, warnings })
         }
-        Rules::Directory { .. } | Rules::Redis { .. } => Err(ReloadError::Unreadable(
+        _ => Err(ReloadError::Unreadable(
             "a change of `rules_from` needs a restart".into(),
         )),
     }

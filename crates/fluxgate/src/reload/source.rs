@@ -1,140 +1,80 @@
-//! Where the rules come from.
+//! Where rules come from.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_redis::RuleStore;
+use tokio::sync::Notify;
 
-use super::config_file::ConfigFile;
-use super::rule_dir::RuleDir;
-use super::snapshot::{CompiledRules, ReloadError, Snapshot, rules_of, run_blocking};
-use super::stored::RedisRules;
-use crate::config::{Config, DEFAULT_POLL, Deployment, RawConfig, Rules};
-use crate::engine::AnyStore;
+use super::snapshot::{CompiledRules, ReloadError, Snapshot};
+use crate::failure::Failure;
 
-/// Where the rules come from.
-#[derive(Debug)]
-pub(crate) enum RuleSource {
-    /// From a config that cannot change.
-    Fixed(RawConfig),
-    /// From the config file.
-    File(ConfigFile),
-    /// From the files of a directory.
-    Dir(RuleDir),
-    /// From the store's Redis.
-    Redis(RedisRules),
-}
+/// A future of a [`RuleSource`].
+pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-impl fmt::Display for RuleSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fixed(_) => write!(f, "the built-in demo"),
-            Self::File(file) => write!(f, "the config file {}", file.path.display()),
-            Self::Dir(dir) => write!(f, "the directory {}", dir.path.display()),
-            Self::Redis(_) => write!(f, "Redis"),
-        }
-    }
-}
-
-impl RuleSource {
-    /// Returns the source that the config names. A config without a file cannot change.
-    pub(crate) fn new(
-        config: &Config,
-        raw: &RawConfig,
-        file: Option<ConfigFile>,
-        store: &AnyStore,
-    ) -> Self {
-        let options = config.rule_options();
-        let deployment = Deployment::located(config, |field| raw.place_of(field));
-        match (&config.rules, file, store) {
-            (Rules::Directory { path, poll }, _, _) => Self::Dir(RuleDir {
-                path: path.clone(),
-                poll: *poll,
-                options,
-                deployment,
-            }),
-            (Rules::Redis { poll }, _, AnyStore::Redis(store)) => Self::Redis(RedisRules {
-                store: store.rule_store(),
-                poll: *poll,
-                options,
-                deployment,
-            }),
-            (_, Some(file), _) => Self::File(file),
-            (_, None, _) => Self::Fixed(raw.clone()),
-        }
-    }
-
+/// Where rules come from. Displayed as a place to write them.
+pub(crate) trait RuleSource: fmt::Debug + fmt::Display + Send + Sync {
     /// Returns the name of the kind.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Fixed(_) => "demo",
-            Self::File(_) => "file",
-            Self::Dir(_) => "dir",
-            Self::Redis(_) => "redis",
-        }
-    }
+    fn kind(&self) -> &'static str;
 
-    /// Returns the store of the rules, if they are in Redis. The admin API writes to it.
-    pub(crate) fn rule_store(&self) -> Option<&RuleStore> {
-        match self {
-            Self::Redis(stored) => Some(&stored.store),
-            _ => None,
-        }
-    }
+    /// Returns how often to read the source without a sign of a change.
+    fn poll(&self) -> Duration;
 
-    /// Returns how often to look for changes.
-    pub(super) fn poll(&self) -> Duration {
-        match self {
-            Self::Fixed(_) | Self::File(_) => DEFAULT_POLL,
-            Self::Dir(dir) => dir.poll,
-            Self::Redis(stored) => stored.poll,
-        }
+    /// Reads everything. May return one of the `known` snapshots if its version is current.
+    fn read<'a>(
+        &'a self,
+        known: &'a KnownSnapshots,
+    ) -> BoxFuture<'a, Result<Arc<Snapshot>, ReloadError>>;
+
+    /// Compiles the rules of a snapshot, all or none.
+    fn compile(&self, snapshot: &Snapshot) -> Result<CompiledRules, ReloadError>;
+
+    /// Returns whether the source is a server, which may be down when the service starts. The
+    /// service then starts without rules. Files must be readable and valid.
+    fn is_server(&self) -> bool {
+        false
     }
 
     /// Returns the paths to watch for changes.
-    pub(super) fn watched(&self) -> Vec<PathBuf> {
-        match self {
-            Self::Fixed(_) | Self::Redis(_) => Vec::new(),
-            Self::File(file) => vec![file.path.clone()],
-            // The second path watches the entries of the directory; it need not exist.
-            Self::Dir(dir) => vec![dir.path.clone(), dir.path.join("*")],
-        }
+    fn watched(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
-    /// Reads the source. If the active or the refused snapshot has its version, returns that
-    /// snapshot instead of reading everything.
-    pub(super) async fn snapshot(
-        self: &Arc<Self>,
-        active: Option<&Arc<Snapshot>>,
-        refused: Option<&Arc<Snapshot>>,
-    ) -> Result<Arc<Snapshot>, ReloadError> {
-        if let Self::Redis(stored) = &**self {
-            return stored.snapshot(active, refused).await;
-        }
-        let (source, active) = (Arc::clone(self), active.cloned());
-        run_blocking(move || source.files(active.as_deref()).map(Arc::new)).await
+    /// Returns a task that notifies `changed` whenever the rules may have changed, if the source
+    /// can tell.
+    fn listen(&self, _changed: Arc<Notify>) -> Option<BoxFuture<'static, ()>> {
+        None
     }
 
-    /// Reads the files, if the source has any.
-    pub(super) fn files(&self, active: Option<&Snapshot>) -> Result<Snapshot, ReloadError> {
-        match self {
-            Self::File(file) => file.snapshot(),
-            Self::Dir(dir) => dir.snapshot(active),
-            Self::Fixed(_) | Self::Redis(_) => Ok(Snapshot::Files(Vec::new())),
-        }
+    /// Returns the store of the rules, if the admin API can write them.
+    fn rule_store(&self) -> Option<&RuleStore> {
+        None
     }
 
-    /// Compiles the rules of a snapshot, all or none.
-    pub(super) fn compile(&self, snapshot: &Snapshot) -> Result<CompiledRules, ReloadError> {
-        match (self, snapshot) {
-            (Self::File(file), Snapshot::Files(files)) => file.compile(files),
-            (Self::Dir(dir), Snapshot::Directory(files)) => dir.compile(files),
-            (Self::Redis(stored), Snapshot::Stored(rules)) => stored.compile(rules),
-            (Self::Fixed(raw), _) => rules_of(raw),
-            // A source makes snapshots of its own kind only.
-            _ => Err(ReloadError::Unreadable("nothing was read".into())),
-        }
+    /// Returns the failure of a start for which the source cannot be read.
+    fn start_failure(&self, error: ReloadError) -> Failure {
+        error.into()
+    }
+}
+
+/// The snapshots that a source need not read again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownSnapshots {
+    /// The one whose rules are active.
+    pub(super) active: Option<Arc<Snapshot>>,
+    /// The one that was refused since.
+    pub(super) refused: Option<Arc<Snapshot>>,
+}
+
+impl KnownSnapshots {
+    /// Returns the snapshot with this version.
+    pub(super) fn with_version(&self, version: &str) -> Option<Arc<Snapshot>> {
+        let mut known = self.refused.iter().chain(&self.active);
+        known
+            .find(|snapshot| snapshot.version.as_deref() == Some(version))
+            .cloned()
     }
 }

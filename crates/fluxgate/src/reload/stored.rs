@@ -1,5 +1,6 @@
 //! Rules that are stored in Redis.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use fluxgate_redis::{BackOff, RuleStore, RuleSubscription, StoredRules};
 use tokio::sync::Notify;
 
 use super::json::parse_json;
-use super::snapshot::{CompiledRules, ReloadError, Snapshot, no_rules, warning_lines};
+use super::snapshot::{CompiledRules, Document, ReloadError, Snapshot, no_rules, warning_lines};
+use super::source::{BoxFuture, KnownSnapshots, RuleSource};
 use crate::config::Deployment;
 
 /// The rules in the store's Redis.
@@ -23,37 +25,60 @@ pub(crate) struct RedisRules {
 }
 
 impl RedisRules {
-    /// Reads the stored rules, unless a known snapshot has their version.
-    pub(super) async fn snapshot(
-        &self,
-        active: Option<&Arc<Snapshot>>,
-        refused: Option<&Arc<Snapshot>>,
-    ) -> Result<Arc<Snapshot>, ReloadError> {
+    async fn read_stored(&self, known: &KnownSnapshots) -> Result<Arc<Snapshot>, ReloadError> {
         let no_answer = |error| ReloadError::NoAnswer(format!("the stored rules: {error}"));
         let version = self.store.version().await.map_err(no_answer)?;
-        let known = [active, refused].into_iter().flatten();
-        for known in known.filter(|_| version.is_some()) {
-            if version_of(known) == version.as_deref() {
-                return Ok(Arc::clone(known));
+        match version {
+            Some(version) => {
+                if let Some(known) = known.with_version(&version) {
+                    return Ok(known);
+                }
             }
+            // A server that lost its data must not lift all limits.
+            None if known.active.as_ref().is_some_and(|it| it.version.is_some()) => {
+                return Err(ReloadError::Unreadable(
+                    "the stored rules are gone; the active rules stay until rules are stored again"
+                        .into(),
+                ));
+            }
+            None => {}
         }
-        // A server that lost its data must not lift all limits.
-        if version.is_none() && active.is_some_and(|it| version_of(it).is_some()) {
-            return Err(ReloadError::Unreadable(
-                "the stored rules are gone; the active rules stay until rules are stored again"
-                    .into(),
-            ));
-        }
-        let rules = self.store.read().await.map_err(no_answer)?;
-        Ok(Arc::new(Snapshot::Stored(rules)))
+        let StoredRules { version, sets } = self.store.read().await.map_err(no_answer)?;
+        let documents = sets.into_iter().map(|(name, set)| Document {
+            name,
+            content: set.text.into_bytes(),
+        });
+        Ok(Arc::new(Snapshot {
+            version,
+            documents: documents.collect(),
+            warnings: Vec::new(),
+        }))
+    }
+}
+
+impl RuleSource for RedisRules {
+    fn kind(&self) -> &'static str {
+        "redis"
     }
 
-    /// Compiles the rules of all sets, all or none.
-    pub(super) fn compile(&self, stored: &StoredRules) -> Result<CompiledRules, ReloadError> {
+    fn poll(&self) -> Duration {
+        self.poll
+    }
+
+    fn read<'a>(
+        &'a self,
+        known: &'a KnownSnapshots,
+    ) -> BoxFuture<'a, Result<Arc<Snapshot>, ReloadError>> {
+        Box::pin(self.read_stored(known))
+    }
+
+    fn compile(&self, snapshot: &Snapshot) -> Result<CompiledRules, ReloadError> {
         let mut rules = no_rules(self.options);
         let (mut wrong, mut warnings) = (Vec::new(), Vec::new());
-        for (name, set) in &stored.sets {
-            let read = parse_json(&set.text)
+        for Document { name, content } in &snapshot.documents {
+            // The store returns text.
+            let text = String::from_utf8_lossy(content);
+            let read = parse_json(&text)
                 .map_err(|fault| vec![fault])
                 .and_then(|node| {
                     let set = check_set(name, node.clone(), self.options)?;
@@ -79,6 +104,24 @@ impl RedisRules {
             Err(ReloadError::Invalid(wrong))
         }
     }
+
+    fn is_server(&self) -> bool {
+        true
+    }
+
+    fn listen(&self, changed: Arc<Notify>) -> Option<BoxFuture<'static, ()>> {
+        Some(Box::pin(listen(self.store.clone(), changed)))
+    }
+
+    fn rule_store(&self) -> Option<&RuleStore> {
+        Some(&self.store)
+    }
+}
+
+impl fmt::Display for RedisRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Redis")
+    }
 }
 
 /// The longest wait before the next attempt to subscribe.
@@ -88,7 +131,7 @@ const MIN_UPTIME: Duration = Duration::from_secs(1);
 
 /// Subscribes to changes of the stored rules and notifies `changed` of each, for as long
 /// as the runtime runs.
-pub(super) async fn listen(store: RuleStore, changed: Arc<Notify>) {
+async fn listen(store: RuleStore, changed: Arc<Notify>) {
     let mut back_off = BackOff::up_to(LONGEST_WAIT);
     let mut last_reason = None;
     loop {
@@ -156,11 +199,4 @@ pub(crate) fn check_set(
     options: RuleOptions,
 ) -> Result<RuleSets, Vec<Fault>> {
     RuleSets::read_set(name, set, options).map_err(|RulesError(faults)| faults)
-}
-
-fn version_of(snapshot: &Snapshot) -> Option<&str> {
-    match snapshot {
-        Snapshot::Stored(rules) => rules.version.as_deref(),
-        Snapshot::Files(_) | Snapshot::Directory(_) => None,
-    }
 }

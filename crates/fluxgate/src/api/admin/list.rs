@@ -27,7 +27,7 @@ pub(super) async fn list(State(api): SharedState, head: Parts) -> ApiResult {
         .into_iter()
         .map(|set| set_json(set, shows_match))
         .collect();
-    let source = api.admin.reloader.source.name();
+    let source = api.admin.reloader.source.kind();
     let list = json!({ "source": source, "rule_sets": sets });
     Ok(json_response(list.to_string()))
 }
