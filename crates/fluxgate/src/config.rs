@@ -35,7 +35,7 @@ pub use origins::{ConfigFault, FaultLocation, OverrideSource};
 pub use overrides::Overrides;
 pub use paths::PathPatterns;
 pub use raw::{ConfigError, RawConfig};
-pub use rules::{DEFAULT_POLL, Rules};
+pub use rules::{DEFAULT_POLL, HttpRulesConfig, Rules};
 pub use secrets::{Secret, SecretError, Secrets};
 pub use settings::{Admin, CallLimits, Keys, LogFormat, Shutdown, Telemetry};
 pub use sources::{Field, FieldSources, Sources};

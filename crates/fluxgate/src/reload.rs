@@ -1,10 +1,12 @@
 //! Reloads the rules while the service runs: where they come from, how a change is
 //! noticed, and how it becomes active.
 
+mod cache_file;
 mod changes;
 mod config_file;
 mod demo;
 mod from_config;
+mod http_rules;
 mod json;
 mod reloader;
 mod rule_dir;

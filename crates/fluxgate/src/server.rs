@@ -55,7 +55,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let store =
         AnyStore::new(&config, &secrets).map_err(|error| Failure::new(Exit::Config, error))?;
     let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
-    let source = rule_source(&config, raw, file, engine.store());
+    let source = rule_source(&config, raw, file, engine.store())?;
     let (mut reloader, reload_handle) =
         RuleReloader::new(Arc::clone(&engine), source, config.filters.clone());
     // This runtime reloads rules and handles signals. The cores serve requests.

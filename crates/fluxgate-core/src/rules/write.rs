@@ -39,17 +39,24 @@ impl RuleSets {
     /// # }
     /// ```
     pub fn to_yaml(&self) -> String {
-        let mut sets: Vec<_> = self.iter().collect();
-        sets.sort_by_key(|set| set.name());
         let mut text = String::new();
         if self.on_missing() == OnMissingRuleSet::Deny {
             text.push_str("on_missing_rule_set: deny\n");
         }
-        let prefix = sets.first().map(|set| set.ipv6_prefix());
+        let first = self.iter().min_by_key(|set| set.name());
+        let prefix = first.map(|set| set.ipv6_prefix());
         if let Some(prefix) = prefix.filter(|it| *it != RuleOptions::default().ipv6_prefix) {
             let _ = writeln!(text, "keys: {{ ipv6_prefix: {prefix} }}");
         }
-        text.push_str(if sets.is_empty() {
+        text + &self.sets_to_yaml()
+    }
+
+    /// Writes the rule sets like [`RuleSets::to_yaml`], without the options that apply to all of
+    /// them. A service has those in its config, not in its rule files.
+    pub fn sets_to_yaml(&self) -> String {
+        let mut sets: Vec<_> = self.iter().collect();
+        sets.sort_by_key(|set| set.name());
+        let mut text = String::from(if sets.is_empty() {
             "rule_sets: {}\n"
         } else {
             "rule_sets:\n"

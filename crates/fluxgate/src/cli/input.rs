@@ -58,10 +58,11 @@ pub(super) fn load_rules(path: &Path, instead: &str) -> Result<RuleSets, Failure
     match config.rules {
         Rules::Inline(rules) => Ok(rules),
         Rules::Directory { path, .. } => in_directory(&path, options),
-        Rules::Redis { .. } => Err(Failure::new(
-            Exit::Config,
-            format!("{}: the rules are in Redis; {instead}", path.display()),
-        )),
+        elsewhere => {
+            let server = elsewhere.server().unwrap_or_default();
+            let message = format!("{}: the rules are in {server}; {instead}", path.display());
+            Err(Failure::new(Exit::Config, message))
+        }
     }
 }
 

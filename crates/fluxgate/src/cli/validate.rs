@@ -102,7 +102,7 @@ fn validate_config(
             warnings.push(located(field, message));
             format!("rules from {path}")
         }
-        Rules::Redis { .. } => "rules from Redis".into(),
+        elsewhere => format!("rules from {}", elsewhere.server().unwrap_or_default()),
     };
     Ok(ValidationResult {
         summary: format!("{} listener(s), {rules}", config.listen.count()),

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fluxgate_http::{OnInvalid, Source};
-use http::Uri;
 
 use super::section::{self, Section};
 use super::sources::read_source;
@@ -123,14 +122,5 @@ fn read_texts(section: &mut Section<'_, '_>, name: &'static str) -> Vec<String> 
 }
 
 fn parse_url(text: &str) -> Result<HttpUrl, String> {
-    let url = HttpUrl::parse(text)?;
-    // `HttpUrl` accepts and repairs more than an HTTP client does.
-    let is_strict = text.parse::<Uri>().is_ok_and(|uri| uri.host().is_some());
-    if url.has_credentials() {
-        Err("must not have a user name or password".into())
-    } else if !is_strict {
-        Err("must be a URL such as https://issuer.example/jwks.json".into())
-    } else {
-        Ok(url)
-    }
+    HttpUrl::parse_strict(text, "https://issuer.example/jwks.json")
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use fluxgate_gateway::UpstreamTarget;
+use http::Uri;
 use url::{Host, Url};
 
 /// The URL of a Redis server. Displayed without its password.
@@ -112,13 +113,27 @@ impl HttpUrl {
     }
 
     /// Returns whether it has a user name or a password.
-    pub(super) fn has_credentials(&self) -> bool {
+    fn has_credentials(&self) -> bool {
         !self.url.username().is_empty() || self.url.password().is_some()
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (text, url) = (text.to_owned(), http_url(text)?);
         Ok(Self { text, url })
+    }
+
+    /// Parses a URL without credentials, such as `example`, that an HTTP client accepts as it is.
+    pub(super) fn parse_strict(text: &str, example: &str) -> Result<Self, String> {
+        let url = Self::parse(text)?;
+        // `Url` accepts and repairs more than an HTTP client does.
+        let is_strict = text.parse::<Uri>().is_ok_and(|uri| uri.host().is_some());
+        if url.has_credentials() {
+            Err("must not have a user name or password".into())
+        } else if !is_strict {
+            Err(format!("must be a URL such as {example}"))
+        } else {
+            Ok(url)
+        }
     }
 }
 

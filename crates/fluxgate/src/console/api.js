@@ -2,7 +2,7 @@
 
 /** @typedef {{
  *   name: string, role: "viewer" | "operator" | "admin", demo: boolean, version: string,
- *   source: "file" | "dir" | "redis" | "demo",
+ *   source: "file" | "dir" | "redis" | "http" | "demo",
  *   writable: boolean, records: boolean, identities: boolean,
  * }} Session */
 

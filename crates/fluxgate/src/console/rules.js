@@ -18,6 +18,7 @@ const SAVED = "Change them there: the service reads them again when";
 const SOURCES = {
   file: `Rules come from the config file. ${SAVED} the file is saved.`,
   dir: `Rules come from a directory of files. ${SAVED} a file is saved.`,
+  http: `Rules come from an HTTP server. ${SAVED} the file there changes.`,
   redis: "Rules are stored in Redis, and all instances share them.",
   demo: "These are the built-in rules of the demo.",
 };

@@ -58,7 +58,7 @@ fn router() -> Router {
     let (raw, config, rules) = &*SETTINGS;
     let engine = Arc::new(Engine::in_memory());
     engine.swap_rules(rules.clone());
-    let source = rule_source(config, raw, None, engine.store());
+    let source = rule_source(config, raw, None, engine.store()).expect("it is a demo");
     let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source, Vec::new());
     let admin = AdminAccess::new(config, reloader, Arc::clone(engine.telemetry()))
         .expect("there are no tokens");

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::config_file::ConfigFile;
 use super::demo::Demo;
+use super::http_rules::HttpRules;
 use super::rule_dir::RuleDir;
 use super::source::RuleSource;
 use super::stored::RedisRules;
 use crate::config::{Config, Deployment, RawConfig, Rules};
 use crate::engine::AnyStore;
+use crate::failure::Failure;
 
 /// Returns the source that the config names. A config without a file cannot change.
 pub(crate) fn rule_source(
@@ -16,10 +18,10 @@ pub(crate) fn rule_source(
     raw: &RawConfig,
     file: Option<ConfigFile>,
     store: &AnyStore,
-) -> Arc<dyn RuleSource> {
+) -> Result<Arc<dyn RuleSource>, Failure> {
     let options = config.rule_options();
     let deployment = Deployment::located(config, |field| raw.place_of(field));
-    match (&config.rules, file, store) {
+    Ok(match (&config.rules, file, store) {
         (Rules::Directory { path, poll }, _, _) => Arc::new(RuleDir {
             path: path.clone(),
             poll: *poll,
@@ -32,7 +34,8 @@ pub(crate) fn rule_source(
             options,
             deployment,
         }),
+        (Rules::Http(http), _, _) => Arc::new(HttpRules::new(http, options, deployment)?),
         (_, Some(file), _) => Arc::new(file),
         (_, None, _) => Arc::new(Demo(raw.clone())),
-    }
+    })
 }

@@ -1,6 +1,7 @@
 //! Reloads the rules when their source changes, on SIGHUP and on request.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use fluxgate_core::RuleSets;
 use fluxgate_redis::BackOff;
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::changes::{log_changes, log_warnings};
 use super::snapshot::{CompiledRules, ReloadError, Snapshot, run_blocking};
@@ -19,6 +22,8 @@ use crate::watch::{DirectoryWatch, next_signal, wait_until_quiet};
 
 /// The longest wait before a service without rules tries again.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How long a service without rules waits for its source before it uses the cache.
+const CACHE_AFTER: Duration = Duration::from_secs(1);
 /// The maximum number of requests that wait for an earlier one.
 const MAX_REQUESTS: usize = 64;
 
@@ -82,6 +87,13 @@ enum WakeReason {
     HangUp,
     /// The admin API.
     Request(ReloadRequest),
+}
+
+/// Where rules that become active were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadFrom {
+    Source,
+    Cache,
 }
 
 /// How much a reload logs.
@@ -181,9 +193,13 @@ impl RuleReloader {
             active: self.active.clone(),
             refused: self.refused.as_ref().and_then(|it| it.snapshot.clone()),
         };
-        let snapshot = match self.source.read(&known).await {
+        let snapshot = match self.read(&known).await {
             Ok(snapshot) => snapshot,
-            Err(error) => return Err(self.refuse(None, error, occasion)),
+            Err(error) => {
+                let refusal = self.refuse(None, error, occasion);
+                self.use_cache().await;
+                return Err(refusal);
+            }
         };
         if self.active.as_ref() == Some(&snapshot) {
             // Its version may be new.
@@ -206,9 +222,61 @@ impl RuleReloader {
                 self.swap_rules(compiled);
                 self.active = Some(snapshot);
                 self.refused = None;
+                self.write_cache().await;
                 Ok(())
             }
-            Err(error) => Err(self.refuse(Some(snapshot), error, occasion)),
+            Err(error) => {
+                let refusal = self.refuse(Some(snapshot), error, occasion);
+                self.use_cache().await;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Reads the source. A service without rules does not wait long for it.
+    async fn read(&mut self, known: &KnownSnapshots) -> Result<Arc<Snapshot>, ReloadError> {
+        let source = Arc::clone(&self.source);
+        let mut read = source.read(known);
+        if let Ok(snapshot) = timeout(CACHE_AFTER, &mut read).await {
+            return snapshot;
+        }
+        self.use_cache().await;
+        read.await
+    }
+
+    /// Activates the rules of the cache if there are no others.
+    async fn use_cache(&mut self) {
+        let has_rules = self.engine.rules().is_some();
+        let Some(cache) = self.source.cache().filter(|_| !has_rules).cloned() else {
+            return;
+        };
+        let path = cache.path().display().to_string();
+        match run_blocking(move || cache.read()).await {
+            Ok(Some(compiled)) => {
+                tracing::warn!(cache_file = path, "the last good rules are active");
+                self.activate(compiled, ReadFrom::Cache);
+            }
+            Ok(None) => {}
+            Err(why) => {
+                if self.warned.insert(format!("{why}")) {
+                    tracing::error!(cache_file = path, %why, "the cache of the rules is unusable");
+                }
+            }
+        }
+    }
+
+    /// Keeps the active rules for a start without the source.
+    async fn write_cache(&mut self) {
+        let (Some(cache), Some(rules)) = (self.source.cache().cloned(), self.engine.rules()) else {
+            return;
+        };
+        let path = cache.path().display().to_string();
+        let written = spawn_blocking(move || cache.write(&rules)).await;
+        let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+        if let Err(why) = written
+            && self.warned.insert(format!("{path}: {why}"))
+        {
+            tracing::warn!(cache_file = path, %why, "the rules are not cached");
         }
     }
 
@@ -244,8 +312,12 @@ impl RuleReloader {
         refusal
     }
 
-    /// Activates rules.
+    /// Activates rules of the source.
     pub(crate) fn swap_rules(&mut self, compiled: CompiledRules) {
+        self.activate(compiled, ReadFrom::Source);
+    }
+
+    fn activate(&mut self, compiled: CompiledRules, from: ReadFrom) {
         let CompiledRules { rules, warnings } = compiled;
         let names_identities = self.engine.telemetry().names_identities();
         // The first rules are not a change.
@@ -262,7 +334,9 @@ impl RuleReloader {
                 .get_or_insert_with(|| StaleStateCleaner::start(engine));
             cleaner.add(replaced);
         }
-        self.engine.telemetry().record_reload(true);
+        if from == ReadFrom::Source {
+            self.engine.telemetry().record_reload(true);
+        }
         log_changes(&changes.unwrap_or_default(), names_identities);
         log_warnings(&warnings);
         tracing::info!(rule_sets = sets, rules = count, "rules are active");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use fluxgate_redis::RuleStore;
 use tokio::sync::Notify;
 
+use super::cache_file::CacheFile;
 use super::snapshot::{CompiledRules, ReloadError, Snapshot};
 use crate::failure::Failure;
 
@@ -49,6 +50,11 @@ pub(crate) trait RuleSource: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// Returns the file that keeps the last good rules for a start without the server.
+    fn cache(&self) -> Option<&CacheFile> {
+        None
+    }
+
     /// Returns the store of the rules, if the admin API can write them.
     fn rule_store(&self) -> Option<&RuleStore> {
         None
@@ -70,6 +76,12 @@ pub(crate) struct KnownSnapshots {
 }
 
 impl KnownSnapshots {
+    /// Returns the newest snapshot that has a version, with it.
+    pub(super) fn newest_with_version(&self) -> Option<(&Arc<Snapshot>, &str)> {
+        let mut newest_first = self.refused.iter().chain(&self.active);
+        newest_first.find_map(|snapshot| Some((snapshot, snapshot.version.as_deref()?)))
+    }
+
     /// Returns the snapshot with this version.
     pub(super) fn with_version(&self, version: &str) -> Option<Arc<Snapshot>> {
         let mut known = self.refused.iter().chain(&self.active);

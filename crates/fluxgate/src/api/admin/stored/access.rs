@@ -18,6 +18,9 @@ pub(super) fn store_of(api: &ApiState) -> Result<&RuleStore, Problem> {
     let source = &api.admin.reloader.source;
     source.rule_store().ok_or_else(|| {
         let detail = format!("the rules come from {source}; they are read and written there");
+        if source.is_server() {
+            return Problem::new(StatusCode::CONFLICT, detail);
+        }
         let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
         // Empty: no method is allowed with this configuration.
         problem.with_header(ALLOW, HeaderValue::from_static(""))

@@ -5,11 +5,11 @@ use super::Rejected;
 pub(super) const CASES: &[Rejected] = &[
     (
         "rules_from: {}",
-        "`rules_from` must have either `dir: PATH` or `redis: {}`",
+        "`rules_from` must have exactly one of `dir: PATH`, `redis: {}` and `http: { url: … }`",
     ),
     (
         "rules_from: { dir: a, redis: {} }",
-        "`rules_from` must have either",
+        "`rules_from` must have exactly one of",
     ),
     ("rules_from: { dir: '' }", "`dir` must be the path"),
     (
@@ -19,6 +19,19 @@ pub(super) const CASES: &[Rejected] = &[
     (
         "rules_from: { redis: {} }",
         "rules from Redis need `store: { redis: … }`",
+    ),
+    ("rules_from: { http: {} }", "`http` needs `url`"),
+    (
+        "rules_from: { http: { url: 'https://user:pw@example.com/rules' } }",
+        "`url` must not have a user name or password",
+    ),
+    (
+        "rules_from: { http: { url: 'ftp://example.com/rules' } }",
+        "`url` must",
+    ),
+    (
+        "rules_from: { http: { url: 'http://example.com/', poll: 1s } }",
+        "unknown field `poll` in `http`",
     ),
     (
         "rules_from: { url: a }",
