@@ -219,6 +219,12 @@ impl Subscription {
         }
     }
 
+    /// Subscribes to one more channel.
+    pub(crate) async fn add(&mut self, channel: &str) -> Result<(), StoreError> {
+        let done = self.sink.subscribe(channel).await;
+        done.map_err(|cause| store_error(&cause))
+    }
+
     /// Waits for the next message; `None` if the connection is lost.
     pub(crate) async fn next(&mut self) -> Option<()> {
         loop {

@@ -103,8 +103,8 @@ pub use heartbeats::{Heartbeat, Heartbeats};
 pub use identity_hash::{HashKeys, HashSecret};
 pub use keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};
 pub use rule_store::{
-    FollowError, MAX_RULE_BYTES, PastChange, Precondition, RuleChange, RuleStore, RuleSubscription,
-    StoredRules, StoredSet, WriteOutcome, etag_of,
+    FollowError, MAX_RULE_BYTES, PastChange, Precondition, RELOAD_CHANNEL, RuleChange, RuleStore,
+    RuleSubscription, StoredRules, StoredSet, WriteOutcome, etag_of,
 };
 pub use store::RedisStore;
 

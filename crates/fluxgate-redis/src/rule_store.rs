@@ -7,7 +7,7 @@
 //! | `<prefix>:1:{rules}:history:<name>` | a list of the last changes of a rule set |
 //!
 //! One script changes them together and publishes to the channel `<prefix>:rules`. On a cluster
-//! all keys are in one hash slot.
+//! all keys are in one hash slot. A message on [`RELOAD_CHANNEL`] asks for a reload too.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,9 +25,12 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::endpoint::{CONNECT_TIMEOUT, Subscription};
 use crate::error::{bad_response, no_answer};
 use crate::node::Node;
+use crate::reason;
 use crate::sentinel::Tenure;
 use crate::servers::{COMMAND_TIMEOUT, Servers};
 
+/// The channel on which OpenFluxGate's programs ask all instances to read their rules again.
+pub const RELOAD_CHANNEL: &str = "fluxgate:rule-reload";
 /// The maximum size of the text of a stored rule set.
 pub const MAX_RULE_BYTES: usize = 1 << 20;
 /// The number of past changes that are kept for each rule set.
@@ -194,7 +197,7 @@ impl RuleStore {
         Ok(changes.collect())
     }
 
-    /// Subscribes to changes, over a connection of its own.
+    /// Subscribes to changes and to [`RELOAD_CHANNEL`], over a connection of its own.
     pub async fn subscribe(&self) -> Result<RuleSubscription, StoreError> {
         let deadline = Instant::now() + COMMAND_TIMEOUT;
         let key = self.index.as_bytes();
@@ -306,10 +309,13 @@ impl PastChange {
     }
 }
 
-/// Reports changes of stored rules. Messages may be lost, so poll as well.
+/// Reports changes of stored rules, and requests to read rules again. Messages may be lost, so
+/// poll as well.
 #[derive(Debug)]
 pub struct RuleSubscription {
     subscription: Subscription,
+    /// Why there are no messages on [`RELOAD_CHANNEL`].
+    without_requests: Option<StoreError>,
     /// With sentinels, the tenure of the primary.
     tenure: Option<Tenure>,
 }
@@ -318,9 +324,18 @@ impl RuleSubscription {
     async fn subscribe(node: &Arc<Node>, channel: &str) -> Result<Self, StoreError> {
         let subscribed = async {
             let (endpoint, tenure) = node.endpoint().await?;
-            let subscription = Subscription::open(&endpoint, &[channel]).await?;
+            let mut subscription = Subscription::open(&endpoint, &[channel]).await?;
+            // Apart from the other: users may have access to the channel of the prefix only.
+            let without_requests = match subscription.add(RELOAD_CHANNEL).await {
+                Err(error) if error.reason == reason::NOPERM => Some(error),
+                added => {
+                    added?;
+                    None
+                }
+            };
             Ok(Self {
                 subscription,
+                without_requests,
                 tenure,
             })
         };
@@ -330,7 +345,12 @@ impl RuleSubscription {
         }
     }
 
-    /// Waits for the next change; `None` if the connection is lost or the sentinels name another
+    /// Returns why messages on [`RELOAD_CHANNEL`] do not arrive, if the user has no access to it.
+    pub fn without_requests(&self) -> Option<&StoreError> {
+        self.without_requests.as_ref()
+    }
+
+    /// Waits for the next message; `None` if the connection is lost or the sentinels name another
     /// primary.
     pub async fn next(&mut self) -> Option<()> {
         let Some(tenure) = &mut self.tenure else {

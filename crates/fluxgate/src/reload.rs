@@ -8,6 +8,7 @@ mod demo;
 mod from_config;
 mod http_rules;
 mod json;
+mod messages;
 mod reloader;
 mod rule_dir;
 mod rule_files;

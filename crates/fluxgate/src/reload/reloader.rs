@@ -10,9 +10,10 @@ use fluxgate_redis::BackOff;
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::changes::{log_changes, log_warnings};
+use super::messages::listen;
 use super::snapshot::{CompiledRules, ReloadError, Snapshot, run_blocking};
 use super::source::{KnownSnapshots, RuleSource};
 use crate::config::{Filter, source_warnings};
@@ -22,6 +23,9 @@ use crate::watch::{DirectoryWatch, next_signal, wait_until_quiet};
 
 /// The longest wait before a service without rules tries again.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The pause between a read of a server and the next that a message causes: a flood of messages
+/// must not become a flood of reads.
+const MESSAGE_PAUSE: Duration = Duration::from_millis(100);
 /// How long a service without rules waits for its source before it uses the cache.
 const CACHE_AFTER: Duration = Duration::from_secs(1);
 /// The maximum number of requests that wait for an earlier one.
@@ -151,6 +155,9 @@ impl RuleReloader {
         if let Some(listener) = self.source.listen(Arc::clone(&self.changed)) {
             tokio::spawn(listener);
         }
+        if let Some(store) = self.engine.store().redis() {
+            tokio::spawn(listen(store.rule_store(), Arc::clone(&self.changed)));
+        }
         let mut watch = DirectoryWatch::new(Arc::clone(&self.changed));
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
         let mut wake = WakeReason::Routine;
@@ -166,12 +173,20 @@ impl RuleReloader {
             if self.engine.rules().is_none() {
                 wait = wait.min(back_off.next_wait());
             }
+            let (changed, is_server) = (&self.changed, self.source.is_server());
+            let change = async {
+                if is_server {
+                    // One notification in the meantime is kept.
+                    sleep(MESSAGE_PAUSE).await;
+                }
+                changed.notified().await;
+            };
             wake = tokio::select! {
-                () = tokio::time::sleep(wait) => WakeReason::Routine,
-                () = self.changed.notified() => {
+                () = sleep(wait) => WakeReason::Routine,
+                () = change => {
                     // Servers change at once, files one after the other.
-                    if !self.source.is_server() {
-                        wait_until_quiet(&self.changed).await;
+                    if !is_server {
+                        wait_until_quiet(changed).await;
                     }
                     WakeReason::Routine
                 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::yaml::{Fault, Node, Value};
 use fluxgate_core::{RuleSets, RulesError};
-use fluxgate_redis::{BackOff, RuleStore, RuleSubscription, StoredRules};
-use tokio::sync::Notify;
+use fluxgate_redis::{RuleStore, StoredRules};
 
 use super::json::parse_json;
 use super::snapshot::{CompiledRules, Document, ReloadError, Snapshot, no_rules, warning_lines};
@@ -109,10 +108,6 @@ impl RuleSource for RedisRules {
         true
     }
 
-    fn listen(&self, changed: Arc<Notify>) -> Option<BoxFuture<'static, ()>> {
-        Some(Box::pin(listen(self.store.clone(), changed)))
-    }
-
     fn rule_store(&self) -> Option<&RuleStore> {
         Some(&self.store)
     }
@@ -121,61 +116,6 @@ impl RuleSource for RedisRules {
 impl fmt::Display for RedisRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Redis")
-    }
-}
-
-/// The longest wait before the next attempt to subscribe.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// A connection that is lost sooner counts as failed.
-const MIN_UPTIME: Duration = Duration::from_secs(1);
-
-/// Subscribes to changes of the stored rules and notifies `changed` of each, for as long
-/// as the runtime runs.
-async fn listen(store: RuleStore, changed: Arc<Notify>) {
-    let mut back_off = BackOff::up_to(LONGEST_WAIT);
-    let mut last_reason = None;
-    loop {
-        match store.subscribe().await {
-            Ok(mut changes) => {
-                // Once for changes that were missed, and then for each.
-                changed.notify_one();
-                let brief = tokio::time::timeout(MIN_UPTIME, pass_on(&mut changes, &changed));
-                if brief.await.is_ok() {
-                    warn_once(&mut last_reason, "cut", &"the connection ended at once");
-                } else {
-                    if last_reason.take().is_some() {
-                        tracing::info!("messages about stored rules arrive again");
-                    }
-                    back_off.reset();
-                    pass_on(&mut changes, &changed).await;
-                }
-            }
-            // The text may differ each time; the reason does not.
-            Err(error) => warn_once(&mut last_reason, error.reason.name(), &error),
-        }
-        tokio::time::sleep(back_off.next_wait()).await;
-    }
-}
-
-/// Notifies `changed` of each change until the connection is lost.
-async fn pass_on(changes: &mut RuleSubscription, changed: &Notify) {
-    while changes.next().await.is_some() {
-        changed.notify_one();
-    }
-}
-
-/// Logs an error, unless the last one had the same reason.
-fn warn_once(
-    last_reason: &mut Option<&'static str>,
-    reason: &'static str,
-    error: &dyn std::fmt::Display,
-) {
-    if last_reason.replace(reason) != Some(reason) {
-        tracing::warn!(
-            reason,
-            %error,
-            "no messages about stored rules arrive; changes take effect at the next poll"
-        );
     }
 }
 

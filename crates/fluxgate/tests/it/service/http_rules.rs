@@ -13,7 +13,7 @@ const LISTEN: &str = "listen: { api: \"127.0.0.1:0\" }\n";
 const UNAVAILABLE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 
 /// A rule file with one rule of this capacity.
-fn rules(capacity: u64) -> String {
+pub(crate) fn rules(capacity: u64) -> String {
     format!(
         "rule_sets:\n  api:\n    rules:\n      - {{ id: r, scope: per_user, algorithm: fixed_window, bands: [ {{ capacity: {capacity}, window: 30d }} ] }}\n"
     )
@@ -21,7 +21,7 @@ fn rules(capacity: u64) -> String {
 
 /// What a [`RuleServer`] answers.
 #[derive(Clone, Debug)]
-enum Content {
+pub(crate) enum Content {
     /// A body with an ETag.
     Tagged(String, &'static str),
     /// A body without an ETag.
@@ -35,20 +35,20 @@ enum Content {
 }
 
 /// A server with a rule file.
-struct RuleServer {
-    upstream: RawUpstream,
+pub(crate) struct RuleServer {
+    pub(crate) upstream: RawUpstream,
     content: Arc<Mutex<Content>>,
 }
 
 impl RuleServer {
-    fn start(content: Content) -> Self {
+    pub(crate) fn start(content: Content) -> Self {
         let content = Arc::new(Mutex::new(content));
         let served = Arc::clone(&content);
         let upstream = RawUpstream::start(move |connection| serve(connection, &served));
         Self { upstream, content }
     }
 
-    fn set(&self, content: Content) {
+    pub(crate) fn set(&self, content: Content) {
         *self.lock() = content;
     }
 
@@ -57,7 +57,7 @@ impl RuleServer {
     }
 
     /// Returns a config with these further fields of `http`.
-    fn config(&self, more: &str) -> String {
+    pub(crate) fn config(&self, more: &str) -> String {
         let address = self.upstream.address();
         format!(
             "rules_from: {{ http: {{ url: \"http://{address}/rules.yaml?env=test\"{more} }}, poll: 50ms }}\n"
