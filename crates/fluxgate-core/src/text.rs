@@ -98,6 +98,22 @@ pub fn escape_unprintable(text: impl Into<String>, kept: &[char]) -> String {
     escaped
 }
 
+/// The longest text that [`shorten`] leaves as it is, in bytes.
+const MAX_MESSAGE: usize = 1_000;
+const ELLIPSIS: &str = " … ";
+
+/// Returns a text of at most [`MAX_MESSAGE`] bytes: a longer one without its middle.
+pub(crate) fn shorten(text: String) -> String {
+    if text.len() <= MAX_MESSAGE {
+        return text;
+    }
+    // The end often says what was expected.
+    let kept = (MAX_MESSAGE - ELLIPSIS.len()) / 2;
+    let head = text.floor_char_boundary(kept);
+    let tail = text.ceil_char_boundary(text.len() - kept);
+    [&text[..head], ELLIPSIS, &text[tail..]].concat()
+}
+
 /// A byte `b` that is not part of UTF-8 text becomes the character `FIRST + b`.
 const FIRST: u32 = 0x10_FF00;
 
@@ -162,6 +178,18 @@ pub fn parse_sha256(digits: &str) -> Option<[u8; 32]> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_long_message_keeps_its_ends() {
+        let fits = "x".repeat(MAX_MESSAGE);
+        assert_eq!(shorten(fits.clone()), fits);
+        let short = shorten(format!("`{}` is no id", "한".repeat(1_000)));
+        assert!(short.len() <= MAX_MESSAGE, "{}", short.len());
+        assert!(
+            short.starts_with("`한한") && short.ends_with("한한` is no id"),
+            "{short}"
+        );
+    }
 
     #[test]
     fn what_a_terminal_would_obey_is_escaped() {

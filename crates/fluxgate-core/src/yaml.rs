@@ -124,7 +124,8 @@ pub struct Faults {
 const MAX_REPORTED: usize = 200;
 
 impl Faults {
-    /// Adds a fault. A message is one line, whatever it quotes of the text.
+    /// Adds a fault. A message is one line of at most 1,000 bytes before unprintable characters are
+    /// escaped, whatever it quotes of the text.
     pub fn add(&mut self, at: Position, message: impl Into<String>) {
         if self.reported.len() >= MAX_REPORTED {
             let before = self.more.map_or(0, |(more, _)| more);
@@ -133,7 +134,7 @@ impl Faults {
         }
         self.reported.push(Fault {
             position: at,
-            message: text::escape_unprintable(message, &[]),
+            message: text::escape_unprintable(text::shorten(message.into()), &[]),
         });
     }
 
