@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::{Limiter, RuleSets, RuleWatch, RulesError, Store, StoreError, yaml};
-use redis::{Cmd, FromRedisValue};
+use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -33,12 +33,18 @@ use crate::servers::{COMMAND_TIMEOUT, Servers};
 pub const RELOAD_CHANNEL: &str = "fluxgate:rule-reload";
 /// The maximum size of the text of a stored rule set.
 pub const MAX_RULE_BYTES: usize = 1 << 20;
+/// The maximum number of stored rule sets that are read.
+const MAX_SETS: usize = 10_000;
+/// The maximum size of all their texts.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// The number of past changes that are kept for each rule set.
 const MAX_HISTORY: usize = 50;
 /// How often a read is repeated because of concurrent writes.
 const MAX_READS: usize = 16;
 const ETAG_BYTES: usize = 16;
 const WRITE: &str = include_str!("lua/write_rules.lua");
+const READ_INDEX: &str = include_str!("lua/read_rule_index.lua");
+const READ: &str = include_str!("lua/read_rules.lua");
 
 /// Rule sets in Redis, as text.
 #[derive(Clone, Debug)]
@@ -121,34 +127,62 @@ impl RuleStore {
         self.run(&Cmd::hget(&self.index, "")).await
     }
 
-    /// Returns a consistent snapshot of all rule sets.
+    /// Returns a consistent snapshot of all rule sets, at most 10,000 with 64 MiB in total.
     pub async fn read(&self) -> Result<StoredRules, StoreError> {
+        let mut mismatched = String::new();
         for _ in 0..MAX_READS {
-            if let Some(rules) = self.try_read().await? {
-                return Ok(rules);
+            match self.try_read().await? {
+                Ok(rules) => return Ok(rules),
+                Err(name) => mismatched = name,
             }
         }
-        Err(bad_response(
-            "the stored rule sets do not match their index",
-        ))
+        Err(bad_response(&format!(
+            "the text of rule set {mismatched:?} does not match its ETag in the index"
+        )))
     }
 
-    /// Returns `None` if there was a write between the two reads.
-    async fn try_read(&self) -> Result<Option<StoredRules>, StoreError> {
-        let mut index: BTreeMap<String, String> = self.run(&Cmd::hgetall(&self.index)).await?;
+    /// Returns the name of a set that does not match the index if there was a write between the
+    /// two reads.
+    async fn try_read(&self) -> Result<Result<StoredRules, String>, StoreError> {
+        let mut read = redis::cmd("EVAL");
+        // The version is a field, too.
+        read.arg(READ_INDEX)
+            .arg(1)
+            .arg(&self.index)
+            .arg(MAX_SETS + 1);
+        let mut index: BTreeMap<String, String> =
+            self.run::<Bounded<_>>(&read).await?.within(|count| {
+                let count = count.saturating_sub(1);
+                format!("there are {count} rule sets; at most {MAX_SETS} are read")
+            })?;
         let version = index.remove("");
         let mut sets = BTreeMap::new();
         if !index.is_empty() {
-            let keys: Vec<_> = index.keys().map(|name| self.key(name)).collect();
-            let texts: Vec<Option<String>> = self.run(&Cmd::mget(keys)).await?;
+            let mut read = redis::cmd("EVAL");
+            read.arg(READ).arg(index.len());
+            for name in index.keys() {
+                read.arg(self.key(name));
+            }
+            read.arg(MAX_TOTAL_BYTES);
+            let texts: Vec<Option<String>> =
+                self.run::<Bounded<_>>(&read).await?.within(|bytes| {
+                    format!("the rule sets have {bytes} bytes; at most {MAX_TOTAL_BYTES} are read")
+                })?;
             for ((name, etag), text) in index.into_iter().zip(texts) {
+                if let Some(bytes) = text.as_ref().map(String::len)
+                    && bytes > MAX_RULE_BYTES
+                {
+                    return Err(bad_response(&format!(
+                        "rule set {name:?} has {bytes} bytes; at most {MAX_RULE_BYTES} are read"
+                    )));
+                }
                 match text.filter(|text| etag_of(text) == etag) {
                     Some(text) => sets.insert(name, StoredSet { etag, text }),
-                    None => return Ok(None),
+                    None => return Ok(Err(name)),
                 };
             }
         }
-        Ok(Some(StoredRules { version, sets }))
+        Ok(Ok(StoredRules { version, sets }))
     }
 
     /// Returns one rule set.
@@ -249,6 +283,32 @@ impl RuleStore {
 
     fn history_key(&self, name: &str) -> String {
         format!("{}{name}", self.history)
+    }
+}
+
+/// What a script has read, or how much there is if that is too much.
+#[derive(Debug)]
+enum Bounded<T> {
+    Read(T),
+    TooMuch(u64),
+}
+
+impl<T> Bounded<T> {
+    /// Returns what was read, or an error with this message.
+    fn within(self, message: impl FnOnce(u64) -> String) -> Result<T, StoreError> {
+        match self {
+            Self::Read(value) => Ok(value),
+            Self::TooMuch(amount) => Err(bad_response(&message(amount))),
+        }
+    }
+}
+
+impl<T: FromRedisValue> FromRedisValue for Bounded<T> {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        match value {
+            Value::Int(amount) => Ok(Self::TooMuch(amount.unsigned_abs())),
+            value => T::from_redis_value(value).map(Self::Read),
+        }
     }
 }
 

@@ -127,3 +127,32 @@ async fn a_foreign_value_is_an_error() {
     let error = rules.put("a", "one", Precondition::Any).await.unwrap_err();
     assert_eq!(error.reason, reason::BAD_TYPES, "{error}");
 }
+
+#[tokio::test]
+async fn more_rules_than_can_be_meant_are_not_read() {
+    let server = RedisServer::start();
+    let rules = rules_at(&server);
+    rules.put("a", "one", Precondition::Any).await.unwrap();
+    let mut cli = server.cli();
+    let (index, head) = ("fluxgate:1:{rules}:index", "fluxgate:1:{rules}:set:");
+    let many = "for i = 1, 10000 do redis.call('HSET', KEYS[1], 'set-' .. i, 'x') end";
+    cli.command(&["EVAL", many, "1", index]);
+    let error = rules.read().await.unwrap_err();
+    assert_eq!(error.reason, Reason::BAD_RESPONSE, "{error}");
+    let expected = "there are 10001 rule sets; at most 10000 are read";
+    assert!(error.message.contains(expected), "{error}");
+    // The last one that is allowed makes the first that lacks its text the fault.
+    cli.command(&["HDEL", index, "set-1"]);
+    let error = rules.read().await.unwrap_err();
+    assert!(
+        error.message.contains("\"set-10\" does not match"),
+        "{error}"
+    );
+    let huge = "redis.call('DEL', KEYS[1]); for i = 1, 2 do \
+                redis.call('HSET', KEYS[1], 'h' .. i, 'x'); \
+                redis.call('SETRANGE', KEYS[2] .. 'h' .. i, 40000000, 'x') end";
+    cli.command(&["EVAL", huge, "2", index, head]);
+    let error = rules.read().await.unwrap_err();
+    let expected = "the rule sets have 80000002 bytes; at most 67108864 are read";
+    assert!(error.message.contains(expected), "{error}");
+}

@@ -15,6 +15,10 @@ use super::source::{BoxFuture, KnownSnapshots, RuleSource};
 use crate::config::Deployment;
 use crate::failure::{Exit, Failure};
 
+/// The maximum number of files.
+const MAX_FILES: usize = 10_000;
+/// The maximum size of all files together.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// How often a directory is read until two passes agree.
 const MAX_PASSES: usize = 5;
 
@@ -126,15 +130,26 @@ fn read_files(path: &Path) -> Result<Snapshot, ReloadError> {
     // Sorted, so that errors come in a stable order.
     paths.sort();
     let (paths, ignored): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| is_rule_file(path));
-    let documents = paths
-        .into_iter()
-        .map(|path| {
-            let content =
-                regular_file::read(&path, MAX_BYTES).map_err(|error| unreadable(&path, error))?;
-            let name = path.display().to_string();
-            Ok(Document { name, content })
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let too_much = |what: String| ReloadError::Unreadable(format!("{}: {what}", path.display()));
+    if paths.len() > MAX_FILES {
+        let count = paths.len();
+        return Err(too_much(format!(
+            "there are {count} *.yaml files; at most {MAX_FILES} are read"
+        )));
+    }
+    let (mut documents, mut bytes) = (Vec::new(), 0);
+    for path in paths {
+        let content =
+            regular_file::read(&path, MAX_BYTES).map_err(|error| unreadable(&path, error))?;
+        bytes += content.len();
+        if bytes > MAX_TOTAL_BYTES {
+            return Err(too_much(format!(
+                "the files are larger than {MAX_TOTAL_BYTES} bytes together"
+            )));
+        }
+        let name = path.display().to_string();
+        documents.push(Document { name, content });
+    }
     let warning = ignored_files(documents.is_empty(), &ignored);
     let path = path.display();
     Ok(Snapshot {

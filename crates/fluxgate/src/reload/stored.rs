@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::rules::RuleOptions;
+use fluxgate_core::store::Reason;
 use fluxgate_core::yaml::{Fault, Node, Value};
-use fluxgate_core::{RuleSets, RulesError};
-use fluxgate_redis::{RuleStore, StoredRules};
+use fluxgate_core::{RuleSets, RulesError, StoreError};
+use fluxgate_redis::{RuleStore, StoredRules, reason};
 
 use super::json::parse_json;
 use super::snapshot::{CompiledRules, Document, ReloadError, Snapshot, no_rules, warning_lines};
@@ -25,7 +26,14 @@ pub(crate) struct RedisRules {
 
 impl RedisRules {
     async fn read_stored(&self, known: &KnownSnapshots) -> Result<Arc<Snapshot>, ReloadError> {
-        let no_answer = |error| ReloadError::NoAnswer(format!("the stored rules: {error}"));
+        let no_answer = |error: StoreError| {
+            let why = format!("the stored rules: {error}");
+            if [Reason::BAD_RESPONSE, reason::BAD_TYPES].contains(&error.reason) {
+                ReloadError::Unreadable(why)
+            } else {
+                ReloadError::NoAnswer(why)
+            }
+        };
         let version = self.store.version().await.map_err(no_answer)?;
         match version {
             Some(version) => {
