@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::mem;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -36,12 +37,23 @@ use crate::time::{Micros, Timestamp};
 /// # }
 /// ```
 pub async fn run<S: Store>(make: impl AsyncFn(ManualClock) -> S) -> Result<usize, Mismatch> {
+    run_with(make, |rules| rules).await
+}
+
+/// Replays every vector like [`run`], with the rules that `convert` returns in place of its own:
+/// the same rules, after they were written and read in another form. It is called in the order
+/// of the files, the vectors and, in each, the rules at its start and those that replace them.
+pub async fn run_with<S: Store>(
+    make: impl AsyncFn(ManualClock) -> S,
+    mut convert: impl FnMut(RuleSets) -> RuleSets,
+) -> Result<usize, Mismatch> {
     let mut steps = 0;
     for path in vector_files()? {
         let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
         let vectors: Vec<Vector> =
             serde_json::from_str(&text).map_err(|error| unreadable(&path, &error))?;
         for vector in vectors {
+            let vector = vector.convert_rules(&mut convert);
             let clock = ManualClock::new(Timestamp::default());
             let store = make(clock.clone()).await;
             let place = format!("{}: {}", path.display(), vector.name);
@@ -171,6 +183,16 @@ struct Named {
 }
 
 impl Vector {
+    fn convert_rules(mut self, convert: &mut impl FnMut(RuleSets) -> RuleSets) -> Self {
+        self.rules = convert(self.rules);
+        for step in &mut self.steps {
+            if let Action::Replace(rules) = &mut step.action {
+                *rules = convert(mem::take(rules));
+            }
+        }
+        self
+    }
+
     /// Takes all steps. Returns their number, or a message about the first that differs.
     async fn run<S: Store>(self, store: S, clock: &ManualClock) -> Result<usize, String> {
         let limiter = Limiter::new(self.rules, store);

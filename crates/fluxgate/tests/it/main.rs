@@ -20,6 +20,7 @@ mod import;
 mod layout;
 mod llm;
 mod operations;
+mod rule_sources;
 mod service;
 mod simulate;
 mod support;

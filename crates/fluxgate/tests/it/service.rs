@@ -156,7 +156,7 @@ fn listening(line: &str) -> Option<(String, SocketAddr)> {
 }
 
 /// Returns the limit of a set, or `None` if the set does not exist.
-fn limit(http: &mut Http, set: &str) -> Option<u64> {
+pub(crate) fn limit(http: &mut Http, set: &str) -> Option<u64> {
     let body = format!(r#"{{"rule_set":"{set}","user":"observer","peek":true}}"#);
     let answer = http.post("/v1/check", &body);
     assert_eq!(answer.status, 200, "{answer:?}");
