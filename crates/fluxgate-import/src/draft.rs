@@ -44,10 +44,7 @@ impl Draft {
     /// Removes the ids of bands that an earlier band of the rule already has.
     pub(crate) fn drop_repeated_band_ids(&mut self) {
         for rule in self.sets.iter_mut().flat_map(|set| &mut set.rules) {
-            let mut seen = HashSet::new();
-            for band in &mut rule.bands {
-                band.id.take_if(|id| !seen.insert(id.clone()));
-            }
+            rule.drop_repeated_band_ids();
         }
     }
 
@@ -157,7 +154,15 @@ impl RuleDraft {
         }
     }
 
-    fn to_rule(&self) -> Result<Rule, LimitError> {
+    /// Removes the ids of bands that an earlier band already has.
+    pub(crate) fn drop_repeated_band_ids(&mut self) {
+        let mut seen = HashSet::new();
+        for band in &mut self.bands {
+            band.id.take_if(|id| !seen.insert(id.clone()));
+        }
+    }
+
+    pub(crate) fn to_rule(&self) -> Result<Rule, LimitError> {
         let mut rule = Rule::new(self.id.as_str()).enabled(self.enabled);
         if let Some(name) = &self.name {
             rule = rule.name(name.as_str());

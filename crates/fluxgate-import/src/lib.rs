@@ -28,6 +28,7 @@ use config_draft::ConfigDraft;
 use draft::Draft;
 pub use draft::InvalidDraft;
 pub use names::rule_id;
+pub use openfluxgate::{LiveDocuments, openfluxgate_documents};
 pub use remark::Remark;
 use remark::RemarkKind;
 

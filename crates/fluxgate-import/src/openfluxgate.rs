@@ -5,12 +5,14 @@
 
 mod application;
 mod bands;
+mod live;
+mod overlay;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use fluxgate_core::rules::values;
-use fluxgate_core::yaml::{Fault, Faults, Node, Value};
+use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
 use fluxgate_core::{Algorithm, KeyPart, ValueMatch};
 
 use crate::draft::{Conditions, Draft, Remark, RuleDraft, RuleSetDraft};
@@ -19,6 +21,8 @@ use crate::names::{UniqueNames, is_expressible, network, network_text, rule_id, 
 use crate::path_patterns;
 use crate::spring::Properties;
 use bands::AlgorithmBands;
+pub use live::{LiveDocuments, openfluxgate_documents};
+use overlay::Overlay;
 
 /// The fields of a rule, except for its conditions.
 const READ: &str = "id name enabled scope keyStrategyId onLimitExceedPolicy ruleSetId \
@@ -40,25 +44,19 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
     }
     let node = crate::fields::document(text)?;
     let (documents, default_set) = documents(&node, &mut remarks, faults);
-    let mut reader = DocumentReader {
-        faults,
-        remarks,
-        sets: Vec::new(),
-        ids: HashMap::new(),
-    };
+    let mut reader = DocumentReader::new(Purpose::Import, remarks, faults);
     for document in documents {
         reader.document(document, default_set);
     }
-    let DocumentReader {
-        mut remarks, sets, ..
-    } = reader;
-    let sets = sets
-        .into_iter()
-        .map(|set| set.finish(&mut remarks))
-        .collect();
+    let (sets, remarks) = reader.finish();
+    let sets = sets.into_iter().map(|set| RuleSetDraft {
+        name: set.name,
+        rules: set.rules.into_iter().map(|rule| rule.draft).collect(),
+        ..RuleSetDraft::default()
+    });
     Ok(Draft {
         remarks,
-        sets,
+        sets: sets.collect(),
         config: None,
     })
 }
@@ -84,133 +82,198 @@ fn documents<'n>(
     }
 }
 
-struct DocumentReader<'r> {
+/// What documents are read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// A rule file, which people read.
+    Import,
+    /// The rules of a service, which reads the documents again and again. A rule keeps its id
+    /// whatever other documents there are, as far as possible.
+    Live,
+}
+
+struct DocumentReader<'r, 'n> {
+    purpose: Purpose,
     faults: &'r mut Faults,
     remarks: Vec<Remark>,
-    sets: Vec<PendingSet>,
-    ids: HashMap<String, UniqueNames>,
+    sets: Vec<PendingSet<'n>>,
+    /// The indices of the sets, by their names.
+    indices: HashMap<String, usize>,
 }
 
 /// A rule set whose access lists are not known yet. OpenFluxGate merges the copies in its
 /// documents: an address is allowed if every document allows it, denied if one does.
-#[derive(Debug, Default)]
-struct PendingSet {
+#[derive(Debug)]
+struct PendingSet<'n> {
     name: String,
-    rules: Vec<RuleDraft>,
+    /// The position of its first document.
+    position: Position,
+    rules: Vec<PendingRule<'n>>,
+    /// The ids of its rules.
+    ids: UniqueNames,
+    /// The ids of its documents.
+    documents: HashSet<&'n str>,
     /// The addresses that each document allows.
     allowed: Vec<Vec<String>>,
     denied: Vec<String>,
-    line: usize,
 }
 
-impl PendingSet {
-    fn finish(self, remarks: &mut Vec<Remark>) -> RuleSetDraft {
-        let Self {
+/// A rule, and the document that it is made from.
+#[derive(Clone, Debug)]
+struct PendingRule<'n> {
+    draft: RuleDraft,
+    position: Position,
+    overlay: Overlay<'n>,
+}
+
+impl PendingSet<'_> {
+    fn new(name: String, position: Position) -> Self {
+        Self {
             name,
-            mut rules,
-            allowed,
-            denied,
-            line,
-        } = self;
-        let first = allowed.first().cloned().unwrap_or_default();
-        let is_common = |address: &String| allowed.iter().all(|list| list.contains(address));
-        let (common, partial): (Vec<_>, Vec<_>) = first.into_iter().partition(is_common);
-        let others = allowed
-            .iter()
-            .skip(1)
-            .flatten()
-            .filter(|it| !common.contains(it));
-        if !partial.is_empty() || others.count() > 0 {
+            position,
+            rules: Vec::new(),
+            ids: UniqueNames::default(),
+            documents: HashSet::new(),
+            allowed: Vec::new(),
+            denied: Vec::new(),
+        }
+    }
+
+    /// Adds the access lists to the rules.
+    fn apply_access_lists(&mut self, remarks: &mut Vec<Remark>) {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for list in &self.allowed {
+            let unique: HashSet<_> = list.iter().map(String::as_str).collect();
+            for address in unique {
+                *counts.entry(address).or_default() += 1;
+            }
+        }
+        let all = self.allowed.len();
+        if counts.values().any(|count| *count < all) {
             let text = "`allowedIps` that not every rule of the set has";
-            remarks.push(Remark::lost(line, text));
+            remarks.push(Remark::lost(self.position.line, text));
         }
-        for rule in &mut rules {
-            rule.conditions.not_ip.extend(common.iter().cloned());
+        let first = self.allowed.first().into_iter().flatten();
+        let common: Vec<_> = first
+            .filter(|address| counts.get(address.as_str()) == Some(&all))
+            .collect();
+        for rule in &mut self.rules {
+            let not_ip = common.iter().map(|address| String::clone(address));
+            rule.draft.conditions.not_ip.extend(not_ip);
         }
-        if !denied.is_empty() {
+        if !self.denied.is_empty() {
             let mut rule = RuleDraft::denying("denied-ips".into(), 403);
-            rule.conditions.ip = denied;
+            let mut seen = HashSet::new();
+            self.denied.retain(|address| seen.insert(address.clone()));
+            rule.conditions.ip = std::mem::take(&mut self.denied);
             // A document may have this id, too.
-            while rules.iter().any(|it| it.id == rule.id) {
+            while self.rules.iter().any(|it| it.draft.id == rule.id) {
                 rule.id.push_str("-list");
             }
-            rules.insert(0, rule);
-        }
-        RuleSetDraft {
-            name,
-            rules,
-            ..RuleSetDraft::default()
+            let rule = PendingRule {
+                draft: rule,
+                position: self.position,
+                overlay: Overlay::default(),
+            };
+            self.rules.insert(0, rule);
         }
     }
 }
 
-impl DocumentReader<'_> {
-    fn document(&mut self, node: &Node, default_set: &str) {
+impl<'r, 'n> DocumentReader<'r, 'n> {
+    fn new(purpose: Purpose, remarks: Vec<Remark>, faults: &'r mut Faults) -> Self {
+        Self {
+            purpose,
+            faults,
+            remarks,
+            sets: Vec::new(),
+            indices: HashMap::new(),
+        }
+    }
+
+    /// Returns the sets, and the remarks that belong to none of their rules.
+    fn finish(self) -> (Vec<PendingSet<'n>>, Vec<Remark>) {
+        let Self {
+            mut sets,
+            mut remarks,
+            ..
+        } = self;
+        for set in &mut sets {
+            set.apply_access_lists(&mut remarks);
+        }
+        (sets, remarks)
+    }
+
+    /// Returns the set of a document.
+    fn set_of(&mut self, fields: &Fields<'n>, default_set: &str) -> &mut PendingSet<'n> {
+        let own = fields.first_text(&["ruleSetId", "ruleSetIdOrNull"], self.faults);
+        let name = own.unwrap_or(default_set);
+        let name = match self.purpose {
+            Purpose::Import => set_name(name),
+            Purpose::Live => name.to_owned(),
+        };
+        let sets = &mut self.sets;
+        let index = *self.indices.entry(name).or_insert_with_key(|name| {
+            sets.push(PendingSet::new(name.clone(), fields.position));
+            sets.len() - 1
+        });
+        &mut self.sets[index]
+    }
+
+    fn document(&mut self, node: &'n Node, default_set: &str) {
         let fields = Fields::read(node, "a rule", self.faults);
-        let line = node.position.line;
-        let own_set = fields.first_text(&["ruleSetId", "ruleSetIdOrNull"], self.faults);
-        let set = set_name(own_set.unwrap_or(default_set));
-        let Some(id) = fields.text("id", self.faults) else {
+        let overlay = match self.purpose {
+            Purpose::Import => Overlay::default(),
+            Purpose::Live => Overlay::read(fields.get("fluxgate"), self.faults),
+        };
+        let own_id = fields.text("id", self.faults);
+        let Some(id) = own_id.or_else(|| overlay.text("id")) else {
             self.faults.add(node.position, "a rule needs an `id`");
             return;
         };
         let mut rule = RuleDraft::new(String::new(), Algorithm::TokenBucket);
         self.name(&fields, id, &mut rule);
         rule.enabled = fields.boolean("enabled", true, self.faults);
-        rule.key = self.key(&fields);
+        if !overlay.has_key() {
+            rule.key = self.key(&fields);
+        }
         let policies = [
             ("REJECT_REQUEST", None),
             ("WAIT_FOR_REFILL", Some(Duration::from_secs(5))),
         ];
         let policy = fields.one_of("onLimitExceedPolicy", &policies, self.faults);
         rule.max_wait = policy.flatten();
-        let matcher = fields
-            .get("matcher")
-            .map(|node| Fields::read(node, "`matcher`", self.faults));
-        let read = match &matcher {
-            Some(matcher) => {
-                let unread = matcher.unread("`matcher`", &[CONDITIONS]);
-                rule.remarks.extend(unread);
-                "matcher"
-            }
-            None => CONDITIONS,
-        };
-        let unread = fields.unread("a rule", &[READ, read, IRRELEVANT]);
-        rule.remarks.extend(unread);
-        let has_conditions = self.conditions(matcher.as_ref().unwrap_or(&fields), &mut rule, id);
+        let has_conditions = self.match_fields(&fields, &overlay, &mut rule, id);
         self.attributes(&fields, &mut rule);
-        for name in ["allowedKeys", "deniedKeys"] {
-            if !fields.list(name, self.faults).is_empty() {
-                let text = format!("`{name}`");
-                rule.remarks.push(Remark::lost(fields.line(name), text));
+        self.remark_on_lost(&fields, &overlay, &mut rule);
+        let bands = if overlay.has_bands() {
+            vec![AlgorithmBands::default()]
+        } else {
+            let bands = self.bands(&fields, node);
+            match overlay.get("algorithm") {
+                Some(_) => AlgorithmBands::joined(bands),
+                None => bands,
             }
-        }
-        if let Some(priority) = fields.text("priority", self.faults).filter(|it| *it != "0") {
-            let text = format!("`priority: {priority}`: all rules that match apply, in any order");
-            rule.remarks
-                .push(Remark::lost(fields.line("priority"), text));
-        }
-        let bands = self.bands(&fields, node);
+        };
         let allowed = self.addresses(&fields, "allowedIps");
         let denied = self.addresses(&fields, "deniedIps");
-        let known = self.sets.iter().position(|it| it.name == set);
-        let index = known.unwrap_or_else(|| {
-            self.sets.push(PendingSet {
-                name: set.clone(),
-                line,
-                ..PendingSet::default()
-            });
-            self.sets.len() - 1
-        });
-        let ids = self.ids.entry(set).or_default();
-        let pending = &mut self.sets[index];
-        pending.allowed.push(allowed);
-        for address in denied {
-            if !pending.denied.contains(&address) {
-                pending.denied.push(address);
-            }
+        let purpose = self.purpose;
+        let set = self.set_of(&fields, default_set);
+        set.allowed.push(allowed);
+        set.denied.extend(denied);
+        if purpose == Purpose::Live && !set.documents.insert(id) {
+            let text = format!(
+                "another document of rule set `{}` has the id `{id}`",
+                set.name
+            );
+            self.faults.add(node.position, text);
+            return;
         }
         if !has_conditions {
+            if purpose == Purpose::Live {
+                let text = "a rule cannot express any of `pathPatterns`; write `match` in `fluxgate`";
+                self.faults.add(node.position, text);
+            }
             return;
         }
         let is_split = bands.len() > 1;
@@ -220,11 +283,82 @@ impl DocumentReader<'_> {
                 rule.remarks.clear();
             }
             let suffix = if is_split { part.id_suffix() } else { "" };
-            rule.id = ids.unique(&format!("{}{suffix}", rule_id(id)));
+            let made = format!("{}{suffix}", rule_id(id));
+            // The ids of such documents are reserved, see `reserve`.
+            let is_own = purpose == Purpose::Live && made == id;
+            rule.id = if is_own { made } else { set.ids.unique(&made) };
             rule.algorithm = part.algorithm;
             rule.bands = part.bands;
             rule.remarks.extend(part.remarks);
-            pending.rules.push(rule);
+            set.rules.push(PendingRule {
+                draft: rule,
+                position: node.position,
+                overlay,
+            });
+        }
+    }
+
+    /// Keeps the id of a document for its rule, if a rule can have it.
+    fn reserve(&mut self, node: &'n Node, default_set: &str) {
+        // `document` reports the faults.
+        let mut faults = Faults::default();
+        let fields = Fields::read(node, "a rule", &mut faults);
+        if let Some(id) = fields.text("id", &mut faults)
+            && rule_id(id) == id
+        {
+            self.set_of(&fields, default_set).ids.unique(id);
+        }
+    }
+
+    /// Reads the conditions, from `matcher` if there is one, and adds remarks on the fields that
+    /// no rule has. Returns whether a rule can have the conditions.
+    fn match_fields(
+        &mut self,
+        fields: &Fields<'_>,
+        overlay: &Overlay<'_>,
+        rule: &mut RuleDraft,
+        id: &str,
+    ) -> bool {
+        let matcher = fields
+            .get("matcher")
+            .map(|node| Fields::read(node, "`matcher`", self.faults));
+        let conditions = match &matcher {
+            Some(matcher) => {
+                let unread = matcher.unread("`matcher`", &[CONDITIONS]);
+                rule.remarks.extend(unread);
+                "matcher"
+            }
+            None => CONDITIONS,
+        };
+        let overlay_field = match self.purpose {
+            Purpose::Import => "",
+            Purpose::Live => "fluxgate",
+        };
+        let known = [READ, conditions, IRRELEVANT, overlay_field];
+        rule.remarks.extend(fields.unread("a rule", &known));
+        let is_replaced = overlay.get("match").is_some();
+        is_replaced || self.conditions(matcher.as_ref().unwrap_or(fields), rule, id)
+    }
+
+    /// Adds remarks on fields that mean something else in a rule.
+    fn remark_on_lost(
+        &mut self,
+        fields: &Fields<'_>,
+        overlay: &Overlay<'_>,
+        rule: &mut RuleDraft,
+    ) {
+        for name in ["allowedKeys", "deniedKeys"] {
+            if !fields.list(name, self.faults).is_empty() {
+                let text = format!("`{name}`");
+                rule.remarks.push(Remark::lost(fields.line(name), text));
+            }
+        }
+        let priority = fields.text("priority", self.faults);
+        let priority = priority.filter(|it| *it != "0" && overlay.get("priority").is_none());
+        if let Some(priority) = priority {
+            let text = format!("`priority: {priority}`: all rules that match apply, in any order");
+            let line = fields.line("priority");
+            rule.remarks.push(Remark::lost(line, text));
         }
     }
 
@@ -236,6 +370,10 @@ impl DocumentReader<'_> {
             .filter(|name| *name != made);
         if made == id {
             rule.name = own.map(str::to_owned);
+            return;
+        }
+        if self.purpose == Purpose::Live {
+            rule.name = Some(id.to_owned());
             return;
         }
         let line = fields.line("id");

@@ -78,6 +78,24 @@ impl RuleSet {
     }
 }
 
+impl Rule {
+    /// Writes the fields of the rule as YAML, without those that have a default. The rule need
+    /// not be valid.
+    ///
+    /// ```
+    /// use fluxgate_core::{Quota, Rule};
+    ///
+    /// let rule = Rule::new("r").per_user().band(Quota::per_minute(100));
+    /// let yaml = "id: r\nscope: per_user\nbands:\n  - { capacity: 100, window: 1m }\n";
+    /// assert_eq!(rule.to_yaml(), yaml);
+    /// ```
+    pub fn to_yaml(&self) -> String {
+        let mut text = String::new();
+        write_rule(self, &mut text);
+        text
+    }
+}
+
 fn write_set(set: &RuleSet, text: &mut String) {
     let _ = writeln!(text, "  {}:", yaml_scalar(set.name()));
     if set.on_error() != OnError::default() {

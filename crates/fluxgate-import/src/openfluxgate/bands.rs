@@ -14,7 +14,7 @@ const READ: &str = "windowSeconds window capacity label algorithm quotaPeriod zo
 
 /// Bands with one algorithm. A rule of FluxGate has only one, so a document with several
 /// becomes several rules, which apply together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AlgorithmBands {
     pub(super) algorithm: Algorithm,
     pub(super) bands: Vec<BandDraft>,
@@ -29,6 +29,16 @@ impl AlgorithmBands {
             Algorithm::SlidingWindow => "-sliding",
             _ => "-bucket",
         }
+    }
+
+    /// Returns all bands as those of one rule, whose algorithm is given elsewhere.
+    pub(super) fn joined(parts: Vec<Self>) -> Vec<Self> {
+        let mut joined = Self::default();
+        for part in parts {
+            joined.bands.extend(part.bands);
+            joined.remarks.extend(part.remarks);
+        }
+        vec![joined]
     }
 }
 
