@@ -51,6 +51,27 @@ unpack_package() { # unpack_package PACKAGE FOLDER
     dpkg-deb -x "$2"/*.deb "$2" && rm -f "$2"/*.deb
 }
 
+# Debian's Go may be too old. Newer ones come as modules, as Go itself fetches them since 1.21.
+build_go() { # build_go FOLDER PROGRAM: a program in Go, with Go 1.22 or newer
+    local go=go
+    need go golang-go
+    case "$(go env GOVERSION)" in
+    go1.? | go1.?.* | go1.1? | go1.1?.* | go1.20* | go1.21*)
+        local module
+        module=golang.org/toolchain@v0.0.1-go1.24.10.$(go env GOOS)-$(go env GOARCH)
+        go=$(go env GOMODCACHE)/$module/bin/go
+        if [ ! -x "$go" ]; then
+            say "fetching a newer Go"
+            GOFLAGS=-modcacherw go mod download "$module" || return 1
+            chmod -R u+x "$(dirname "$go")" "$(dirname "$go")/../pkg/tool"
+        fi
+        ;;
+    esac
+    mkdir -p "$(dirname "$2")"
+    local program=$PWD/$2
+    (cd "$1" && GOROOT='' "$go" build -trimpath -o "$program" .)
+}
+
 missing() { # missing PROGRAM VARIABLE
     say "$1 is missing and could not be fetched; set $2 to its path"
     exit 1

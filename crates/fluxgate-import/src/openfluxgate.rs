@@ -31,6 +31,9 @@ const READ: &str = "id name enabled scope keyStrategyId onLimitExceedPolicy rule
 /// The conditions, which are fields of a rule or of its `matcher`.
 const CONDITIONS: &str = "methods pathPatterns excludePathPatterns headerEquals headerPresent";
 
+/// The most bytes of an id in live documents: it becomes the name of a rule.
+const MAX_DOCUMENT_ID: usize = 1_000;
+
 /// The fields that MongoDB and the REST API add, and texts for people.
 const IRRELEVANT: &str = "_id _class __v createdAt updatedAt description";
 
@@ -231,6 +234,11 @@ impl<'r, 'n> DocumentReader<'r, 'n> {
             self.faults.add(node.position, "a rule needs an `id`");
             return;
         };
+        if self.purpose == Purpose::Live && !(1..=MAX_DOCUMENT_ID).contains(&id.len()) {
+            let text = format!("`id` must have 1 to {MAX_DOCUMENT_ID} bytes");
+            self.faults.add(node.position, text);
+            return;
+        }
         let mut rule = RuleDraft::new(String::new(), Algorithm::TokenBucket);
         self.name(&fields, id, &mut rule);
         rule.enabled = fields.boolean("enabled", true, self.faults);
@@ -247,7 +255,7 @@ impl<'r, 'n> DocumentReader<'r, 'n> {
         self.attributes(&fields, &mut rule);
         self.remark_on_lost(&fields, &overlay, &mut rule);
         let bands = if overlay.has_bands() {
-            vec![AlgorithmBands::default()]
+            vec![AlgorithmBands::none()]
         } else {
             let bands = self.bands(&fields, node);
             match overlay.get("algorithm") {
@@ -271,7 +279,8 @@ impl<'r, 'n> DocumentReader<'r, 'n> {
         }
         if !has_conditions {
             if purpose == Purpose::Live {
-                let text = "a rule cannot express any of `pathPatterns`; write `match` in `fluxgate`";
+                let text =
+                    "a rule cannot express any of `pathPatterns`; write `match` in `fluxgate`";
                 self.faults.add(node.position, text);
             }
             return;
@@ -341,12 +350,7 @@ impl<'r, 'n> DocumentReader<'r, 'n> {
     }
 
     /// Adds remarks on fields that mean something else in a rule.
-    fn remark_on_lost(
-        &mut self,
-        fields: &Fields<'_>,
-        overlay: &Overlay<'_>,
-        rule: &mut RuleDraft,
-    ) {
+    fn remark_on_lost(&mut self, fields: &Fields<'_>, overlay: &Overlay<'_>, rule: &mut RuleDraft) {
         for name in ["allowedKeys", "deniedKeys"] {
             if !fields.list(name, self.faults).is_empty() {
                 let text = format!("`{name}`");

@@ -9,6 +9,8 @@ mod from_config;
 mod http_rules;
 mod json;
 mod messages;
+#[cfg(feature = "mongodb")]
+mod mongo_rules;
 mod reloader;
 mod rule_dir;
 mod rule_files;

@@ -14,7 +14,7 @@ const READ: &str = "windowSeconds window capacity label algorithm quotaPeriod zo
 
 /// Bands with one algorithm. A rule of FluxGate has only one, so a document with several
 /// becomes several rules, which apply together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct AlgorithmBands {
     pub(super) algorithm: Algorithm,
     pub(super) bands: Vec<BandDraft>,
@@ -31,9 +31,18 @@ impl AlgorithmBands {
         }
     }
 
+    /// Returns no bands, for a rule whose bands are given elsewhere.
+    pub(super) fn none() -> Self {
+        Self {
+            algorithm: Algorithm::TokenBucket,
+            bands: Vec::new(),
+            remarks: Vec::new(),
+        }
+    }
+
     /// Returns all bands as those of one rule, whose algorithm is given elsewhere.
     pub(super) fn joined(parts: Vec<Self>) -> Vec<Self> {
-        let mut joined = Self::default();
+        let mut joined = Self::none();
         for part in parts {
             joined.bands.extend(part.bands);
             joined.remarks.extend(part.remarks);

@@ -80,9 +80,7 @@ impl<'n> Overlay<'n> {
             "max_wait" => self.get("on_exceed").is_some(),
             _ => false,
         };
-        is_related
-            || self.get(name).is_some()
-            || (self.decides() && LIMIT_FIELDS.contains(&name))
+        is_related || self.get(name).is_some() || (self.decides() && LIMIT_FIELDS.contains(&name))
     }
 
     /// Returns whether the rule allows or denies without a limit.

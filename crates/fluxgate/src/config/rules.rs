@@ -6,6 +6,7 @@ use std::time::Duration;
 use fluxgate_core::RuleSets;
 use fluxgate_core::rules::RuleOptions;
 
+use super::mongo_url::MongoUrl;
 use super::redact;
 use super::section::Section;
 use super::store::Store;
@@ -16,8 +17,14 @@ use super::url::HttpUrl;
 pub const DEFAULT_POLL: Duration = Duration::from_secs(5);
 /// The default of `poll` for rules from HTTP.
 const HTTP_POLL: Duration = Duration::from_secs(10);
+/// The default of `poll` for rules from MongoDB.
+const MONGODB_POLL: Duration = Duration::from_secs(30);
 /// Where rules may come from.
-const SOURCES: [&str; 3] = ["dir", "redis", "http"];
+const SOURCES: [&str; 4] = ["dir", "redis", "http", "mongodb"];
+
+/// The fault of a program that was built without the driver.
+const WITHOUT_MONGODB: &str = "this program was built without MongoDB; build it with \
+    `cargo build --release --features mongodb`, or use a package or the container image";
 
 /// Where the rules come from.
 #[derive(Debug)]
@@ -38,6 +45,8 @@ pub enum Rules {
     },
     /// From a rule file on an HTTP server.
     Http(HttpRulesConfig),
+    /// From a collection of MongoDB.
+    MongoDb(MongoRulesConfig),
 }
 
 /// A rule file on an HTTP server.
@@ -55,6 +64,81 @@ pub struct HttpRulesConfig {
     pub poll: Duration,
 }
 
+/// A collection of MongoDB with the rule documents of OpenFluxGate.
+#[derive(Clone, Debug)]
+pub struct MongoRulesConfig {
+    /// The connection string.
+    pub url: MongoUrlSource,
+    /// The database.
+    pub database: String,
+    /// The collection.
+    pub collection: String,
+    /// The file that keeps the last good rules.
+    pub cache_file: Option<PathBuf>,
+    /// How often the collection is read.
+    pub poll: Duration,
+}
+
+/// Where a connection string is.
+#[derive(Clone, Debug)]
+pub enum MongoUrlSource {
+    /// In the config.
+    Given(MongoUrl),
+    /// In a file.
+    File(PathBuf),
+}
+
+impl MongoRulesConfig {
+    /// Returns the database and the collection.
+    pub fn namespace(&self) -> String {
+        format!("{}.{}", self.database, self.collection)
+    }
+
+    fn read(section: &mut Section<'_, '_>, poll: Duration) -> Option<Self> {
+        let [url, url_file] = ["url", "url_file"].map(|name| section.get(name).is_some());
+        let given = section.parsed("url", MongoUrl::parse);
+        let file = section.path("url_file");
+        if url == url_file {
+            section.missing("`mongodb` needs exactly one of `url` and `url_file`");
+        }
+        let database = mongo_name(section, "database", "fluxgate", "/\\. \"$");
+        let collection = mongo_name(section, "collection", "rate_limit_rules", "$");
+        let config = Self {
+            url: match (given, file) {
+                (Some(url), None) => MongoUrlSource::Given(url),
+                (None, Some(path)) => MongoUrlSource::File(path),
+                _ => return None,
+            },
+            database,
+            collection,
+            cache_file: section.path("cache_file"),
+            poll,
+        };
+        Some(config)
+    }
+}
+
+/// Returns the name of a database or a collection, or the default.
+fn mongo_name(
+    section: &mut Section<'_, '_>,
+    field: &'static str,
+    default: &'static str,
+    forbidden: &str,
+) -> String {
+    let Some(node) = section.get(field) else {
+        section.show(field, tree::text(default));
+        return default.to_owned();
+    };
+    let name = section.name(field).unwrap_or(default);
+    if name.contains(|char| forbidden.contains(char)) {
+        section.fault(
+            node,
+            format!("`{field}` must not contain any of {forbidden}"),
+        );
+    }
+    name.to_owned()
+}
+
 impl Rules {
     pub(super) fn read(root: &mut Section<'_, '_>, options: RuleOptions, store: &Store) -> Self {
         // Both are read although they exclude each other: all faults are reported.
@@ -68,7 +152,8 @@ impl Rules {
         if rule_sets.is_some() {
             root.fault(from, "`rule_sets` and `rules_from` exclude each other");
         }
-        let elsewhere = root.section("rules_from", &["dir", "redis", "http", "poll"], |section| {
+        let fields = &["dir", "redis", "http", "mongodb", "poll"];
+        let elsewhere = root.section("rules_from", fields, |section| {
             Self::read_from(section, store)
         });
         elsewhere.unwrap_or(inline)
@@ -81,12 +166,14 @@ impl Rules {
             .collect();
         let &[source] = &*named else {
             section.missing(
-                "`rules_from` must have exactly one of `dir: PATH`, `redis: {}` and `http: { url: … }`",
+                "`rules_from` must have exactly one of `dir: PATH`, `redis: {}`, `http: { url: … }` and \
+                 `mongodb: { url: … }`",
             );
             return None;
         };
         let default_poll = match source {
             "http" => HTTP_POLL,
+            "mongodb" => MONGODB_POLL,
             _ => DEFAULT_POLL,
         };
         let poll = section.duration("poll", default_poll);
@@ -113,6 +200,17 @@ impl Rules {
                 });
                 http.flatten()
             }
+            "mongodb" => {
+                let node = section.get("mongodb")?;
+                if !cfg!(feature = "mongodb") {
+                    section.fault(node, WITHOUT_MONGODB);
+                }
+                let fields = &["url", "url_file", "database", "collection", "cache_file"];
+                let config = section.section("mongodb", fields, |section| {
+                    MongoRulesConfig::read(section, poll)
+                });
+                config.map(Self::MongoDb)
+            }
             _ => {
                 let redis = section.get("redis")?;
                 Section::read(redis, "`redis` (which must be {})", &[], section.faults);
@@ -131,6 +229,7 @@ impl Rules {
             Self::Inline(_) | Self::Directory { .. } => None,
             Self::Redis { .. } => Some("Redis".into()),
             Self::Http(http) => Some(http.url.to_string()),
+            Self::MongoDb(mongodb) => Some(format!("MongoDB, {}", mongodb.namespace())),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /** @typedef {{
  *   name: string, role: "viewer" | "operator" | "admin", demo: boolean, version: string,
- *   source: "file" | "dir" | "redis" | "http" | "demo",
+ *   source: "file" | "dir" | "redis" | "http" | "mongodb" | "demo",
  *   writable: boolean, records: boolean, identities: boolean,
  * }} Session */
 

@@ -25,7 +25,8 @@ const BREAKER = /** @type {const} */ ({
   open: ["bad", "store not in use"],
 });
 const SOURCES = {
-  file: "from a file", dir: "from a directory", redis: "from Redis", http: "from a server", demo: "built in",
+  file: "from a file", dir: "from a directory", redis: "from Redis", http: "from a server",
+  mongodb: "from MongoDB", demo: "built in",
 };
 
 /** @param {Context} context */

@@ -19,6 +19,7 @@ const SOURCES = {
   file: `Rules come from the config file. ${SAVED} the file is saved.`,
   dir: `Rules come from a directory of files. ${SAVED} a file is saved.`,
   http: `Rules come from an HTTP server. ${SAVED} the file there changes.`,
+  mongodb: `Rules come from MongoDB. ${SAVED} a document there changes.`,
   redis: "Rules are stored in Redis, and all instances share them.",
   demo: "These are the built-in rules of the demo.",
 };

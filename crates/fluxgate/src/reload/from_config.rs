@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::config_file::ConfigFile;
 use super::demo::Demo;
 use super::http_rules::HttpRules;
+#[cfg(feature = "mongodb")]
+use super::mongo_rules::MongoRules;
 use super::rule_dir::RuleDir;
 use super::source::RuleSource;
 use super::stored::RedisRules;
@@ -35,6 +37,8 @@ pub(crate) fn rule_source(
             deployment,
         }),
         (Rules::Http(http), _, _) => Arc::new(HttpRules::new(http, options, deployment)?),
+        #[cfg(feature = "mongodb")]
+        (Rules::MongoDb(mongodb), _, _) => Arc::new(MongoRules::new(mongodb, options, deployment)),
         (_, Some(file), _) => Arc::new(file),
         (_, None, _) => Arc::new(Demo(raw.clone())),
     })

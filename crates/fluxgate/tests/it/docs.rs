@@ -33,6 +33,10 @@ const KINDS: [(&str, &str); 45] = [
     ("json openfluxgate", "docs::migrating::"),
     ("json decision", "service::api::the_documented_examples"),
     ("json decisions", "docs::files::the_simulations"),
+    (
+        "json document",
+        "rule_sources::mongodb::documents::the_documented_document",
+    ),
     ("json requests", "docs::files::the_simulations"),
     ("nginx", "docs::migrating::"),
     ("python", "docs::clients::"),
@@ -70,7 +74,6 @@ const KINDS: [(&str, &str); 45] = [
     ("yaml bucket4j", "docs::migrating::"),
     ("yaml envoy-ratelimit", "docs::migrating::"),
     ("yaml kong", "docs::migrating::"),
-    ("yaml imported", "docs::migrating::"),
     ("yaml openfluxgate", "docs::migrating::"),
     ("yaml spring-cloud-gateway", "docs::migrating::"),
     ("yaml envoy", "service::grpc::envoy::"),

@@ -5,6 +5,8 @@
 
 mod dir;
 mod http;
+#[cfg(feature = "mongodb")]
+mod mongodb;
 mod redis;
 mod suite;
 mod vectors;

@@ -37,6 +37,10 @@ const VALID: &[&str] = &[
     "rules_from: { dir: rules.d }",
     "{ rules_from: { redis: {}, poll: 1s }, store: { redis: { url: 'redis://a' } } }",
     "{ on_missing_rule_set: deny, rules_from: { dir: d, poll: 1m } }",
+    #[cfg(feature = "mongodb")]
+    "rules_from: { mongodb: { url: 'mongodb://ann:hu%2Fsh@a:1,b/?replicaSet=r', database: d, collection: c.d }, poll: 1m }",
+    #[cfg(feature = "mongodb")]
+    "rules_from: { mongodb: { url_file: f, cache_file: c } }",
     "call_limits: {}",
     "call_limits: { on_error: allow }",
     "call_limits: { on_error: deny }",

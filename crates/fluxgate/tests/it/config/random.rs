@@ -77,6 +77,8 @@ const PATHS: &[&str] = &[
     "rules_from",
     "rules_from.dir",
     "rules_from.redis",
+    "rules_from.mongodb",
+    "rules_from.mongodb.url",
     "on_missing_rule_set",
     "call_limits",
     "call_limits.on_error",

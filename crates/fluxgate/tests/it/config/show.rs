@@ -18,6 +18,8 @@ fn the_output_is_a_config_that_prints_itself() {
         redis,
         names,
         "rules_from: { dir: rules.d }",
+        #[cfg(feature = "mongodb")]
+        "rules_from: { mongodb: { url: 'mongodb://ann:hush@a:1,b/?tls=true', cache_file: c } }",
         "listen: { api: { address: '127.0.0.1:1', tls: { cert: a, key: b, client_ca: c } }, grpc: { address: ':2' } }\nshutdown: { delay: 5s }",
         "store: memory",
     ] {

@@ -5,7 +5,7 @@ use super::Rejected;
 pub(super) const CASES: &[Rejected] = &[
     (
         "rules_from: {}",
-        "`rules_from` must have exactly one of `dir: PATH`, `redis: {}` and `http: { url: … }`",
+        "`rules_from` must have exactly one of `dir: PATH`, `redis: {}`, `http: { url: … }` and `mongodb: { url: … }`",
     ),
     (
         "rules_from: { dir: a, redis: {} }",
@@ -32,6 +32,46 @@ pub(super) const CASES: &[Rejected] = &[
     (
         "rules_from: { http: { url: 'http://example.com/', poll: 1s } }",
         "unknown field `poll` in `http`",
+    ),
+    #[cfg(not(feature = "mongodb"))]
+    (
+        "rules_from: { mongodb: { url: 'mongodb://a' } }",
+        "this program was built without MongoDB; build it with `cargo build --release --features mongodb`",
+    ),
+    #[cfg(feature = "mongodb")]
+    (
+        "rules_from: { mongodb: { database: a } }",
+        "`mongodb` needs exactly one of `url` and `url_file`",
+    ),
+    #[cfg(feature = "mongodb")]
+    (
+        "rules_from: { mongodb: { url: 'mongodb://a', url_file: f } }",
+        "`mongodb` needs exactly one of `url` and `url_file`",
+    ),
+    #[cfg(feature = "mongodb")]
+    (
+        "rules_from: { mongodb: { url: 'mongodb+srv://ann:hush@a' } }",
+        "`url` must name the hosts themselves",
+    ),
+    #[cfg(feature = "mongodb")]
+    (
+        "rules_from: { mongodb: { url: 'mongodb://ann:hush@a:x' } }",
+        "`url` must be a connection string such as mongodb://",
+    ),
+    #[cfg(feature = "mongodb")]
+    (
+        "rules_from: { mongodb: { url_file: f, database: 'a.b' } }",
+        "`database` must not contain any of",
+    ),
+    #[cfg(feature = "mongodb")]
+    (
+        "rules_from: { mongodb: { url_file: f, collection: '' } }",
+        "`collection` must have 1 to 200 bytes",
+    ),
+    #[cfg(feature = "mongodb")]
+    (
+        "rules_from: { mongodb: { url_file: f, query: {} } }",
+        "unknown field `query` in `mongodb`",
     ),
     (
         "rules_from: { url: a }",
