@@ -2,7 +2,7 @@
 
 mod admin;
 mod blocking_pool;
-mod body;
+pub(crate) mod body;
 mod check;
 mod consume;
 pub(crate) mod explain;
@@ -11,6 +11,7 @@ mod forward_auth;
 mod health;
 mod holds;
 mod identity;
+mod openfluxgate;
 mod overview;
 mod pseudonyms;
 mod query;
@@ -54,6 +55,7 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
         .route("/v1/check/batch", post(check::batch))
         .route("/v1/forward_auth", get(forward_auth::forward_auth))
         .route("/v1/consume", post(consume::consume))
+        .route("/api/ratelimit/check", post(openfluxgate::check))
         .route("/v1/settle", post(holds::settle))
         .route("/v1/renew", post(holds::renew))
         .route("/v1/release", post(holds::release))

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use serde_json::value::RawValue;
 
 /// The maximum size of a body.
-pub(super) const MAX_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
 /// How long a client may take to send a body.
 const TIMEOUT: Duration = Duration::from_secs(10);
 

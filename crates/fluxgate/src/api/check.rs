@@ -171,7 +171,7 @@ impl<'a> CheckRequest<'a> {
 
     fn prepare(self, api: &ApiState) -> Result<PreparedCheck<'a>, Problem> {
         let (peek, wait) = (self.peek, self.wait);
-        let (rule_set, context) = self.into_context(|| only_rule_set(api))?;
+        let (rule_set, context) = self.into_context(|| only_rule_set(api, "rule_set"))?;
         Ok(PreparedCheck {
             rule_set,
             context,
@@ -223,11 +223,11 @@ impl PreparedCheck<'_> {
     }
 }
 
-/// Returns the name of the only rule set, for checks that name none.
-pub(super) fn only_rule_set(api: &ApiState) -> Result<String, Problem> {
+/// Returns the name of the only rule set, for checks that name none in this field.
+pub(super) fn only_rule_set(api: &ApiState, field: &str) -> Result<String, Problem> {
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let only = rules.only().map(|set| set.name().to_owned());
-    only.ok_or_else(|| body::missing("rule_set"))
+    only.ok_or_else(|| body::missing(field))
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {

@@ -25,7 +25,7 @@ pub(super) async fn explain(State(api): SharedState, request: Request) -> ApiRes
     api.admin.authorize(&head, Role::Viewer)?;
     let body = body::read(&head.headers, body).await?;
     let request: CheckRequest<'_> = body::parse(&body)?;
-    let (rule_set, context) = request.into_context(|| only_rule_set(&api))?;
+    let (rule_set, context) = request.into_context(|| only_rule_set(&api, "rule_set"))?;
     let engine = &api.engine;
     let explained = engine.ready_limiter()?.explain(&rule_set, &context).await;
     let mut explanation = engine.record_failure(explained)?;

@@ -22,7 +22,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 45] = [
+const KINDS: [(&str, &str); 47] = [
     ("console", "docs::session::"),
     ("go", "docs::clients::"),
     ("java", "docs::clients::"),
@@ -31,6 +31,14 @@ const KINDS: [(&str, &str); 45] = [
     ("json check", "service::api::the_documented_examples"),
     ("json consume", "service::api::the_documented_examples"),
     ("json openfluxgate", "docs::migrating::"),
+    (
+        "json openfluxgate-check",
+        "service::api::the_documented_examples",
+    ),
+    (
+        "json openfluxgate-checked",
+        "service::api::the_documented_examples",
+    ),
     ("json decision", "service::api::the_documented_examples"),
     ("json decisions", "docs::files::the_simulations"),
     (

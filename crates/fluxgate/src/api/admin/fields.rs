@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 
 use crate::admin::AuditedChange;
 use crate::api::body::missing;
+use crate::api::consume::FieldNames;
 use crate::api::identity::Identity;
-use crate::api::{consume, query};
+use crate::api::query;
 use crate::engine::ThrottleParameters;
 
 /// The fields of a body or of a query.
@@ -112,7 +113,7 @@ impl CallLimit<'_> {
     pub(super) fn band_for_reset(&self) -> Result<Band, Problem> {
         match (&self.band, self.rule_id) {
             (Some(band), _) => Ok(band.clone()),
-            (None, Some(_)) => consume::band("1", "1"),
+            (None, Some(_)) => FieldNames::SNAKE_CASE.band("1", "1"),
             (None, None) => {
                 let numbers = ThrottleParameters {
                     max_burst: 0,
@@ -158,13 +159,13 @@ impl AdminFields<'_> {
         let identity = self.identity.as_ref().map(Identity::values);
         let [capacity, rate] = ["capacity", "refill_tokens_per_second"].map(|it| self.number(it));
         let band = match (capacity, rate) {
-            (Some(capacity), Some(rate)) => Some(consume::band(capacity, rate)?),
+            (Some(capacity), Some(rate)) => Some(FieldNames::SNAKE_CASE.band(capacity, rate)?),
             (None, Some(_)) => return Err(missing("capacity")),
             (Some(_), None) => return Err(missing("refill_tokens_per_second")),
             (None, None) => None,
         };
         if band.is_none() && rule_id.contains('/') {
-            let (rule_set, rule) = consume::split_rule_id(rule_id)?;
+            let (rule_set, rule) = FieldNames::SNAKE_CASE.split_rule_id(rule_id)?;
             return Ok(Target::Rule {
                 rule_set,
                 rule,
@@ -173,7 +174,7 @@ impl AdminFields<'_> {
         }
         Ok(Target::Call(Box::new(CallLimit {
             rule_id: Some(rule_id),
-            key: consume::ad_hoc_key(rule_id, &identity.unwrap_or_default())?,
+            key: FieldNames::SNAKE_CASE.ad_hoc_key(rule_id, &identity.unwrap_or_default())?,
             band,
         })))
     }

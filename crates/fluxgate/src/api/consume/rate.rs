@@ -9,20 +9,19 @@ use fluxgate_core::{Algorithm, Band, Limit, LimitError};
 /// How many decimals a rate may have.
 const DECIMALS: u64 = 6;
 
-/// Returns the bucket with this capacity that refills at this rate.
-pub(super) fn band(capacity: &str, rate: &str) -> Result<Band, String> {
+/// Returns the bucket with this capacity that refills at this rate, which comes from the field
+/// `name`.
+pub(super) fn band(capacity: &str, rate: &str, name: &str) -> Result<Band, String> {
     let capacity = whole_number(capacity)
         .filter(|units| (1..=MAX_UNITS).contains(units))
         .ok_or_else(|| format!("`capacity` must be a whole number from 1 to {MAX_UNITS}"))?;
     let (refill, seconds) = parse_rate(rate).ok_or_else(|| {
-        format!(
-            "`refill_tokens_per_second` must be a number above 0 with at most {DECIMALS} decimals"
-        )
+        format!("`{name}` must be a number above 0 with at most {DECIMALS} decimals")
     })?;
     if refill > MAX_UNITS {
         return Err(format!(
-            "`refill_tokens_per_second` must be at most {MAX_UNITS}, and so must be its numerator \
-             as a fraction in lowest terms (1.5 is 3/2): give it fewer digits"
+            "`{name}` must be at most {MAX_UNITS}, and so must be its numerator as a fraction in \
+             lowest terms (1.5 is 3/2): give it fewer digits"
         ));
     }
     // A band starts again when its window changes, but not when its rate changes: so the
@@ -32,10 +31,10 @@ pub(super) fn band(capacity: &str, rate: &str) -> Result<Band, String> {
         .period(Duration::from_secs(seconds))
         .build()
         .map_err(|error| match error {
-            LimitError::FillTooLong => "`capacity` and `refill_tokens_per_second`: filling from \
-                                        empty would take more than 3660 days"
-                .into(),
-            error => format!("`capacity` and `refill_tokens_per_second`: {error}"),
+            LimitError::FillTooLong => format!(
+                "`capacity` and `{name}`: filling from empty would take more than 3660 days"
+            ),
+            error => format!("`capacity` and `{name}`: {error}"),
         })?;
     Ok(Band::new("b0", limit))
 }
@@ -144,7 +143,8 @@ mod tests {
 
     #[test]
     fn values_out_of_bounds_are_reported() {
-        assert!(band("10", "0.5").is_ok());
+        let name = "refill_tokens_per_second";
+        assert!(band("10", "0.5", name).is_ok());
         for (capacity, rate, what) in [
             ("0", "1", "`capacity` must"),
             ("1.5", "1", "`capacity` must"),
@@ -161,7 +161,7 @@ mod tests {
                 "`capacity` and `refill_tokens_per_second`: filling",
             ),
         ] {
-            let error = band(capacity, rate).unwrap_err();
+            let error = band(capacity, rate, name).unwrap_err();
             assert!(error.starts_with(what), "{capacity} {rate}: {error}");
         }
     }

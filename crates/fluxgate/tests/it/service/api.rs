@@ -6,6 +6,7 @@ mod forward_auth;
 mod holds;
 mod large_heads;
 mod openapi;
+mod openfluxgate;
 mod slow;
 
 use std::time::Duration;
@@ -413,4 +414,6 @@ fn the_documented_examples_are_answered() {
         answer.body,
         r#"{"allowed":true,"retry_after_ms":0,"remaining":4}"#
     );
+    let answer = http.post("/api/ratelimit/check", &block("json openfluxgate-check"));
+    assert_eq!(answer.body, block("json openfluxgate-checked"));
 }

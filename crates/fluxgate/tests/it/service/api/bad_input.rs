@@ -33,7 +33,16 @@ check/batch {"checks":7} -> `checks`: invalid type: integer `7`
 check/batch {"checks":[[]]} -> `checks[0]`: invalid type: sequence, expected an object
 check/batch {"checks":[{"ip":7}]} -> `checks[0]`: `ip`: invalid type: integer `7`
 check/batch {"checks":[{"rule_set":"api"},{}]} -> `checks[1]`: `rule_set` is missing
-consume {} -> missing field `rule_id`
+consume {} -> `rule_id` is missing
+consume {"rule_id":null} -> `rule_id` is missing
+consume {"refillTokensPerSecond":1,"capacity":5} -> `ruleId` is missing
+consume {"rule_id":"x","ruleId":"x","capacity":5,"refillTokensPerSecond":1} -> `ruleId` is another name of `rule_id`; give one of them
+consume {"ruleId":"x","capacity":5,"refill_tokens_per_second":1,"refillTokensPerSecond":1} -> `refillTokensPerSecond` is another name of `refill_tokens_per_second`
+consume {"ruleId":"x"} -> `ruleId` must be "SET/RULE" if `capacity` and `refillTokensPerSecond` are not given
+consume {"ruleId":"","capacity":1,"refillTokensPerSecond":1} -> `ruleId` must have 1 to 200 bytes
+consume {"ruleId":"x","capacity":5} -> `refillTokensPerSecond` is missing
+consume {"ruleId":"x","capacity":5,"refillTokensPerSecond":0} -> `refillTokensPerSecond` must be a number above 0 with at most 6 decimals
+consume {"ruleId":7} -> `ruleId`: invalid type: integer `7`, expected a string
 consume {"rule_id":"x"} -> `rule_id` must be "SET/RULE"
 consume {"rule_id":"","capacity":1,"refill_tokens_per_second":1} -> `rule_id` must have 1 to 200 bytes
 consume {"rule_id":"x","capacity":5} -> `refill_tokens_per_second` is missing
@@ -82,6 +91,7 @@ fn a_body_is_declared_as_json_or_not_at_all() {
             "/v1/consume",
             r#"{"rule_id":"x","capacity":9,"refill_tokens_per_second":1}"#,
         ),
+        ("/api/ratelimit/check", r#"{"ruleSetId":"api"}"#),
         ("/v1/reset", rule),
         (
             "/v1/refund",
