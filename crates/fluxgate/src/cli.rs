@@ -69,7 +69,9 @@ enum Command {
     Refund(client::RefundArguments),
     /// Delete the state of an identity or a rule, in a running service
     Reset(client::ResetArguments),
-    /// List the rules of a running service
+    /// List the rules of a running service, or change those that it stores
+    ///
+    /// Without a command, lists the active rules.
     Rules(client::RulesArguments),
     /// Replay recorded requests against rules, in virtual time and without a server
     ///

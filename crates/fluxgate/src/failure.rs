@@ -8,6 +8,8 @@ use crate::config::{ConfigError, RawConfig, SecretError};
 /// The exit codes, after `sysexits.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
+    /// A difference, as in `diff`: not a failure, but not the same.
+    Different = 1,
     /// Bad input data.
     Data = 65,
     /// A file that cannot be read.
@@ -18,8 +20,9 @@ pub(crate) enum Exit {
     System = 71,
     /// An error while writing.
     Io = 74,
-    /// A request that was denied; it may pass later.
-    Denied = 75,
+    /// A request that was denied, or a rule set that another writer changed: a later try may
+    /// succeed.
+    TryAgain = 75,
     /// A token that is missing or not sufficient.
     NoPermission = 77,
     /// Bad rules or a bad config.

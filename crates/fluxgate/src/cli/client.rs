@@ -1,5 +1,6 @@
 //! Commands that call a running service.
 
+mod rules;
 mod server;
 mod text;
 mod top;
@@ -8,7 +9,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::input::read_request;
-use super::{Exit, Failure, print, print_file};
+use super::{Exit, Failure, print};
+pub(crate) use rules::{RulesArguments, rules};
 pub(crate) use server::{OptionalServer, ServerArguments};
 use text::{Table, duration_of};
 pub(crate) use top::TopArguments;
@@ -51,16 +53,6 @@ pub(crate) struct ResetArguments {
     /// Reset all identities of the rule
     #[arg(long, conflicts_with = "identity")]
     all: bool,
-}
-
-/// The arguments of `fluxgate rules`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct RulesArguments {
-    #[command(flatten)]
-    server: ServerArguments,
-    /// Print the rules as a rule file
-    #[arg(long)]
-    yaml: bool,
 }
 
 /// An identity of a rule.
@@ -125,7 +117,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     if decision["allowed"] == true {
         Ok(())
     } else {
-        Err(Failure::new(Exit::Denied, "denied"))
+        Err(Failure::new(Exit::TryAgain, "denied"))
     }
 }
 
@@ -206,22 +198,6 @@ pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
         answer["reset"]
     );
     print(&line)
-}
-
-/// Prints the active rules.
-pub(crate) fn rules(arguments: &RulesArguments) -> Result<(), Failure> {
-    if arguments.yaml {
-        let answer = call(&arguments.server, Method::GET, "/v1/rules_text", None)?;
-        return print_file(answer["text"].as_str().unwrap_or_default());
-    }
-    let answer = call(&arguments.server, Method::GET, "/v1/rule_sets", None)?;
-    let mut table = Table::new(["RULE", "MODE", "ALGORITHM", "KEY", "LIMITS"]);
-    for set in answer["rule_sets"].as_array().into_iter().flatten() {
-        for rule in set["rules"].as_array().into_iter().flatten() {
-            table.row(text::rule_row(&set["name"], rule));
-        }
-    }
-    print(&table.to_string())
 }
 
 /// Shows what happens, as a live table.

@@ -151,6 +151,17 @@ impl RawConfig {
         })
     }
 
+    /// Returns the rule sets of the file by name, in its order.
+    pub(crate) fn rule_sets(&self) -> Vec<(&str, &Node)> {
+        let sets = match tree::child(&self.tree, "rule_sets").map(|sets| &sets.value) {
+            Some(Value::Map(sets)) => &sets[..],
+            _ => &[],
+        };
+        let sets = sets.iter();
+        sets.filter_map(|(name, set)| Some((name.as_text()?, set)))
+            .collect()
+    }
+
     /// Returns warnings about the rules in a valid file, as lines with their positions.
     pub fn rule_warnings(&self, rules: &RuleSets, deployment: &Deployment) -> Vec<String> {
         let Some(rule_sets) = tree::child(&self.tree, "rule_sets") else {

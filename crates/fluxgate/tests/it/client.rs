@@ -1,5 +1,7 @@
 //! Commands that ask a running service.
 
+mod rules;
+
 use fluxgate_testkit::wait_for;
 use serde_json::{Value, json};
 

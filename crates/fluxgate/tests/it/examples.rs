@@ -9,6 +9,7 @@ use crate::support::project_file;
 
 mod clients;
 mod front;
+mod pipeline;
 mod proxies;
 
 /// Returns the path of a file in `examples`.

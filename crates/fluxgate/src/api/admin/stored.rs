@@ -7,7 +7,7 @@ mod update;
 use axum::extract::{Path, Request, State};
 use axum::response::IntoResponse;
 use fluxgate_http::Problem;
-use fluxgate_redis::{StoredSet, etag_of};
+use fluxgate_redis::etag_of;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body::Body;
@@ -15,30 +15,50 @@ use serde_json::json;
 
 use super::conditions::Condition;
 use crate::admin::Role;
-use crate::api::body;
 use crate::api::response::{ApiResult, json_response};
-use crate::api::state::{ApiState, SharedState};
+use crate::api::state::SharedState;
+use crate::api::{body, query};
 use crate::reload::to_json;
-use access::{no_such_rule, no_such_set, read, set_etag, store_failed, store_of};
+use access::{
+    no_such_revision, no_such_rule, no_such_set, past_set, read, set_etag, store_failed, store_of,
+};
 use edit::{Edit, EditableRuleSet};
 use update::Update;
 
 type RulePath = Path<(String, String)>;
 
-/// Returns a stored set to a caller that may see it.
-async fn view(api: &ApiState, head: &Parts, set: &str) -> Result<StoredSet, Problem> {
-    api.admin.authorize(head, Role::Viewer)?;
-    let stored = read(store_of(api)?, set).await?;
-    stored.ok_or_else(|| no_such_set(set))
-}
-
+/// Returns a stored set, or a revision of it.
 pub(super) async fn get_set(
     State(api): SharedState,
     Path(set): Path<String>,
     head: Parts,
 ) -> ApiResult {
-    let stored = view(&api, &head, &set).await?;
+    api.admin.authorize(&head, Role::Viewer)?;
+    let store = store_of(&api)?;
+    let stored = match read_revision(head.uri.query().unwrap_or_default())? {
+        None => {
+            let stored = read(store, &set).await?;
+            stored.ok_or_else(|| no_such_set(&set))?
+        }
+        Some(revision) => {
+            let past = past_set(store, &set, &revision).await?;
+            past.ok_or_else(|| no_such_revision(&set, &revision))?
+        }
+    };
     respond(&head, &stored.etag, &stored.text)
+}
+
+/// Reads the query of a call that may ask for a revision.
+fn read_revision(query: &str) -> Result<Option<String>, Problem> {
+    let mut revision = None;
+    for field in query::fields(query) {
+        let (name, value) = field?;
+        match &*name {
+            "revision" => revision = Some(value),
+            _ => return Err(query::unknown(&name)),
+        }
+    }
+    Ok(revision)
 }
 
 pub(super) async fn get_rule(
@@ -60,7 +80,9 @@ pub(super) async fn get_text(
     Path(set): Path<String>,
     head: Parts,
 ) -> ApiResult {
-    let stored = view(&api, &head, &set).await?;
+    api.admin.authorize(&head, Role::Viewer)?;
+    let stored = read(store_of(&api)?, &set).await?;
+    let stored = stored.ok_or_else(|| no_such_set(&set))?;
     let text = edit::yaml_of(&set, &stored.text, api.admin.options);
     let etag = format!("\"{}\"", stored.etag);
     let mut response = json_response(json!({ "text": text, "etag": etag }).to_string());
@@ -84,6 +106,7 @@ pub(super) async fn get_history(
                 "at_ms": change.at_ms,
                 "who": change.who,
                 "what": change.what,
+                "revision": text.map(etag_of),
                 "etag": text.map(|text| format!("\"{}\"", etag_of(text))),
                 "text": text.map(|text| edit::yaml_of(&set, text, options)),
             })

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use fluxgate_core::regular_file;
 use fluxgate_http::{ClientCertificates, Endpoint, EndpointError};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::Value;
@@ -29,11 +29,12 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// The service that a command calls.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServerArguments {
+    // The options are global, so that they may stand before and after a subcommand.
     /// The address of the service's API
-    #[arg(long, value_name = "URL", default_value = DEFAULT_SERVER)]
+    #[arg(long, value_name = "URL", default_value = DEFAULT_SERVER, global = true)]
     server: String,
     /// A file with the token for the service, if it needs one
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArguments,
@@ -43,13 +44,13 @@ pub(crate) struct ServerArguments {
 #[derive(Clone, Debug, Default, clap::Args)]
 struct TlsArguments {
     /// A file with the certificate authorities to trust, in PEM (default: the system's)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     ca: Option<PathBuf>,
     /// A file with the client certificate, in PEM, if the service needs one
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key", global = true)]
     cert: Option<PathBuf>,
     /// A file with the key of the client certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", global = true)]
     key: Option<PathBuf>,
 }
 
@@ -116,6 +117,33 @@ fn read_file(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
         })
 }
 
+/// A response of any status.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// The `ETag`, in its quotes.
+    pub(crate) etag: Option<String>,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// Returns the `detail` of a problem, or the whole body if it is something else, and the
+    /// faults that a problem lists.
+    pub(crate) fn detail(&self) -> String {
+        let problem: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let mut detail = match problem["detail"].as_str() {
+            Some(detail) => detail.to_owned(),
+            None => String::from_utf8_lossy(&self.body).into(),
+        };
+        for fault in problem["faults"].as_array().into_iter().flatten() {
+            let (line, column) = (&fault["line"], &fault["column"]);
+            let message = fault["message"].as_str().unwrap_or_default();
+            detail += &format!("\n  {line}:{column}: {message}");
+        }
+        detail
+    }
+}
+
 /// A service.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -173,23 +201,58 @@ impl Server {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Value, Failure> {
+        let answer = self.exchange(method, path, &[], body).await?;
+        if answer.status.is_success() {
+            self.json_of(&answer)
+        } else {
+            Err(self.refused(&answer))
+        }
+    }
+
+    /// Sends a request and returns the response, which may be an error.
+    pub(crate) async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Result<Answer, Failure> {
         let call = async {
-            let response = self.send(method, path, body).await?;
-            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
-                .collect()
-                .await
-                .map_err(|error| self.broken(error))?
-                .to_bytes();
-            serde_json::from_slice(&body).map_err(|error| self.broken(error))
+            let response = self.send(method, path, headers, body).await?;
+            self.collect(response, MAX_ANSWER_BYTES).await
         };
         let answer = tokio::time::timeout(DEADLINE, call).await;
         answer.unwrap_or_else(|_| Err(self.broken("no answer in time")))
     }
 
+    /// Returns the JSON of a response.
+    pub(crate) fn json_of(&self, answer: &Answer) -> Result<Value, Failure> {
+        serde_json::from_slice(&answer.body).map_err(|error| self.broken(error))
+    }
+
+    /// Returns the failure for an error response.
+    pub(crate) fn refused(&self, answer: &Answer) -> Failure {
+        let status = answer.status.as_u16();
+        let exit = match status {
+            401 | 403 => Exit::NoPermission,
+            412 => Exit::TryAgain,
+            429 => Exit::Unavailable,
+            400..500 => Exit::Data,
+            _ => Exit::Unavailable,
+        };
+        let detail = answer.detail();
+        Failure::new(exit, format!("{}: {status}: {detail}", self.name))
+    }
+
     /// Opens a stream of server-sent events.
     pub(crate) async fn events(&self, path: &str) -> Result<Events, Failure> {
-        let opened = tokio::time::timeout(DEADLINE, self.send(Method::GET, path, None)).await;
+        let opening = self.send(Method::GET, path, &[], None);
+        let opened = tokio::time::timeout(DEADLINE, opening).await;
         let response = opened.unwrap_or_else(|_| Err(self.broken("no answer in time")))?;
+        if !response.status().is_success() {
+            let answer = self.collect(response, MAX_PROBLEM_BYTES).await?;
+            return Err(self.refused(&answer));
+        }
         Ok(Events {
             body: response.into_body(),
             rest: BytesMut::new(),
@@ -200,6 +263,7 @@ impl Server {
         &self,
         method: Method,
         path: &str,
+        headers: &[(HeaderName, &str)],
         body: Option<Vec<u8>>,
     ) -> Result<Response<Incoming>, Failure> {
         let mut request = Request::builder()
@@ -212,41 +276,33 @@ impl Server {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
         let request = request
             .body(Full::<Bytes>::from(body.unwrap_or_default()))
             .map_err(|error| self.broken(error))?;
         let response = self.endpoint.send(request).await;
-        let response = response.map_err(|error| self.broken(error))?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_PROBLEM_BYTES)
-            .collect()
-            .await
-            .map(|body| body.to_bytes())
-            .unwrap_or_default();
-        Err(self.refused(status.as_u16(), &body))
+        response.map_err(|error| self.broken(error))
+    }
+
+    async fn collect(
+        &self,
+        response: Response<Incoming>,
+        max_bytes: usize,
+    ) -> Result<Answer, Failure> {
+        let (head, body) = response.into_parts();
+        let etag = head.headers.get(ETAG).and_then(|etag| etag.to_str().ok());
+        let body = Limited::new(body, max_bytes).collect().await;
+        Ok(Answer {
+            status: head.status,
+            etag: etag.map(str::to_owned),
+            body: body.map_err(|error| self.broken(error))?.to_bytes(),
+        })
     }
 
     fn broken(&self, error: impl std::fmt::Display) -> Failure {
         Failure::new(Exit::Unavailable, format!("{}: {error}", self.name))
-    }
-
-    /// Returns the failure for an error response.
-    fn refused(&self, status: u16, body: &[u8]) -> Failure {
-        let problem: Option<Value> = serde_json::from_slice(body).ok();
-        let detail = problem
-            .as_ref()
-            .and_then(|it| it["detail"].as_str())
-            .map_or_else(|| String::from_utf8_lossy(body).into(), str::to_owned);
-        let exit = match status {
-            401 | 403 => Exit::NoPermission,
-            429 => Exit::Unavailable,
-            400..500 => Exit::Data,
-            _ => Exit::Unavailable,
-        };
-        Failure::new(exit, format!("{}: {status}: {detail}", self.name))
     }
 }
 

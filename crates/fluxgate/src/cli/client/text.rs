@@ -52,6 +52,12 @@ pub(super) fn duration_of(millis: u64) -> String {
     duration_text(Duration::from_millis(millis))
 }
 
+/// Returns a number with its noun, such as `1 request` or `2 requests`.
+pub(super) fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 /// Returns the row of a rule.
 pub(super) fn rule_row(set: &Value, rule: &Value) -> [String; 5] {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();

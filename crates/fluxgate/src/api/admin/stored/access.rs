@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use fluxgate_http::Problem;
-use fluxgate_redis::{RuleStore, StoredSet};
+use fluxgate_redis::{RuleStore, StoredSet, etag_of};
 use http::header::{ALLOW, ETAG};
 use http::{HeaderValue, StatusCode};
 
@@ -11,6 +11,21 @@ use crate::engine::EngineError;
 
 pub(super) async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSet>, Problem> {
     store.get(set).await.map_err(store_failed)
+}
+
+/// Returns the set as it was after a past change, if the history still has it.
+pub(super) async fn past_set(
+    store: &RuleStore,
+    set: &str,
+    revision: &str,
+) -> Result<Option<StoredSet>, Problem> {
+    let changes = store.history(set).await.map_err(store_failed)?;
+    let texts = changes.into_iter().filter_map(|change| change.text);
+    let mut sets = texts.map(|text| StoredSet {
+        etag: etag_of(&text),
+        text,
+    });
+    Ok(sets.find(|set| set.etag == revision))
 }
 
 /// Returns the rule store, or an error if the rules do not come from Redis.
@@ -33,6 +48,11 @@ pub(super) fn store_failed(error: fluxgate_core::StoreError) -> Problem {
 
 pub(super) fn no_such_set(set: &str) -> Problem {
     let detail = format!("there is no rule set `{set}`");
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+pub(super) fn no_such_revision(set: &str, revision: &str) -> Problem {
+    let detail = format!("the history of rule set `{set}` has no revision `{revision}`");
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
