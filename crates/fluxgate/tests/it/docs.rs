@@ -17,6 +17,7 @@ mod numbers;
 mod session;
 mod test_names;
 mod texts;
+mod translations;
 
 pub(crate) use blocks::Block;
 
@@ -116,8 +117,22 @@ pub(crate) const NOT_RUN: [(&str, &str); 7] = [
     ),
 ];
 
-/// Returns the paths of all documents, relative to the root.
+/// Returns the paths of all documents, relative to the root, without translations.
 fn documents() -> Vec<String> {
+    let mut documents = markdown_files();
+    documents.retain(|it| !it.ends_with(".ko.md"));
+    documents
+}
+
+/// Returns the paths of all translations. Their code is that of the originals.
+fn translations() -> Vec<String> {
+    let mut translations = markdown_files();
+    translations.retain(|it| it.ends_with(".ko.md"));
+    translations
+}
+
+/// Returns the paths of documents and translations.
+fn markdown_files() -> Vec<String> {
     let mut found = Vec::new();
     for folder in [
         "",

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{documents, read};
+use super::{markdown_files, read};
 use crate::support::project_file;
 
 #[test]
 fn links_have_a_target() {
     let mut followed = 0;
-    for document in documents() {
+    for document in markdown_files() {
         let folder = project_file(&document);
         let folder = folder.parent().unwrap();
         for link in links(&prose(&document)) {
@@ -33,7 +33,7 @@ fn links_have_a_target() {
 
 #[test]
 fn every_document_is_linked_from_another() {
-    let documents = documents();
+    let documents = markdown_files();
     for document in &documents {
         let name = document.rsplit('/').next().unwrap();
         let others = documents.iter().filter(|other| *other != document);
@@ -58,7 +58,7 @@ pub(super) fn prose(document: &str) -> String {
 }
 
 /// Returns the targets of the links in a text.
-fn links(text: &str) -> Vec<String> {
+pub(super) fn links(text: &str) -> Vec<String> {
     let rests = text.split("](").skip(1);
     rests
         .map(|rest| rest.split(')').next().unwrap().to_owned())
