@@ -163,7 +163,7 @@ fn first_column(document: &str, head: &str) -> Vec<String> {
 #[test]
 fn tools_that_the_scripts_install_are_listed() {
     let guide = super::read("CONTRIBUTING.md");
-    for script in ["scripts/test", "scripts/bench", "scripts/fuzz"] {
+    for script in ["scripts/test-rust", "scripts/bench", "scripts/fuzz"] {
         let text = fs::read_to_string(project_file(script)).unwrap();
         let needs = text.lines().filter_map(|line| line.strip_prefix("need "));
         for command in needs.map(|need| need.split(' ').next().unwrap()) {
