@@ -185,10 +185,10 @@ impl Rules {
             "http" => {
                 let fields = &["url", "token_file", "ca", "cache_file"];
                 let http = section.optional_section("http", fields, |http| {
-                    let url = http.parsed("url", parse_url);
-                    if url.is_none() {
+                    if http.get("url").is_none() {
                         http.missing("`http` needs `url`");
                     }
+                    let url = http.parsed("url", parse_url);
                     let config = HttpRulesConfig {
                         token_file: http.path("token_file"),
                         ca: http.path("ca"),

@@ -37,7 +37,7 @@ gateway ~ no data has passed for 1 s ~ fluxgate-gateway/src/http_server/tunnel.r
 grpc ~ larger than 4 MiB ~ fluxgate/src/grpc/service.rs ~ MAX_CALL_BYTES: usize = 4 * 1024 * 1024
 grpc ~ at most 1,000 ~ fluxgate/src/grpc/request.rs ~ MAX_DESCRIPTORS: usize = 1_000
 live-rules ~ `poll` is 5 s ~ fluxgate/src/config/rules.rs ~ DEFAULT_POLL: Duration = Duration::from_secs(5)
-live-rules ~ and 10 s for HTTP ~ fluxgate/src/config/rules.rs ~ HTTP_POLL: Duration = Duration::from_secs(10)
+live-rules ~ 10 s for HTTP ~ fluxgate/src/config/rules.rs ~ HTTP_POLL: Duration = Duration::from_secs(10)
 live-rules ~ end within 10 s ~ fluxgate/src/reload/http_rules.rs ~ DEADLINE: Duration = Duration::from_secs(10)
 live-rules ~ no rules after a second ~ fluxgate/src/reload/reloader.rs ~ CACHE_AFTER: Duration = Duration::from_secs(1)
 live-rules ~ at least 100 ms between two reads ~ fluxgate/src/reload/reloader.rs ~ MESSAGE_PAUSE: Duration = Duration::from_millis(100)

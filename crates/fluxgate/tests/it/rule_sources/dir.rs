@@ -103,7 +103,7 @@ impl RuleHost for DirHost {
             }
             Corruption::DeepNesting => {
                 self.write_text(&rule_file_with(&deep_nesting()));
-                "nested too deeply".into()
+                "recursion limit exceeded".into()
             }
             Corruption::HugeString => {
                 self.write_text(&rule_file_with(&huge_id()));

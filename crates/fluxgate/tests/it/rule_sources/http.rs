@@ -60,9 +60,10 @@ impl RuleHost for HttpHost {
                 (tagged(document.repeat(900_000)), "rules.yaml:")
             }
             Corruption::ManyRules => (tagged(rule_file_with(&many_rules())), "rules.yaml:1:"),
-            Corruption::DeepNesting => {
-                (tagged(rule_file_with(&deep_nesting())), "nested too deeply")
-            }
+            Corruption::DeepNesting => (
+                tagged(rule_file_with(&deep_nesting())),
+                "recursion limit exceeded",
+            ),
             Corruption::HugeString => (tagged(rule_file_with(&huge_id())), "rules.yaml:1:"),
         };
         self.server.set(content);

