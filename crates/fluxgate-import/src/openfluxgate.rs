@@ -159,10 +159,10 @@ impl PendingSet<'_> {
         let first = self.allowed.first().into_iter().flatten();
         let common: Vec<_> = first
             .filter(|address| counts.get(address.as_str()) == Some(&all))
+            .cloned()
             .collect();
         for rule in &mut self.rules {
-            let not_ip = common.iter().map(|address| String::clone(address));
-            rule.draft.conditions.not_ip.extend(not_ip);
+            rule.draft.conditions.not_ip.extend_from_slice(&common);
         }
         if !self.denied.is_empty() {
             let mut rule = RuleDraft::denying("denied-ips".into(), 403);

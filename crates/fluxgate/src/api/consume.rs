@@ -110,10 +110,10 @@ impl<'a> ConsumeRequest<'a> {
 }
 
 /// Returns the value of a field in snake case or in camel case. Refuses a field in both.
-fn one_spelling<'f, T>(
-    [snake, camel]: [&'f Option<T>; 2],
+fn one_spelling<T>(
+    [snake, camel]: [&Option<T>; 2],
     name: fn(FieldNames) -> &'static str,
-) -> Result<Option<&'f T>, Problem> {
+) -> Result<Option<&T>, Problem> {
     if snake.is_some() && camel.is_some() {
         let [snake, camel] = [FieldNames::SNAKE_CASE, FieldNames::CAMEL_CASE].map(name);
         let detail = format!("`{camel}` is another name of `{snake}`; give one of them");

@@ -32,7 +32,7 @@ pub(super) async fn apply(
 ) -> Result<(), Failure> {
     let file = RuleFile::read(&arguments.target.file)?;
     file.validate_for(server).await?;
-    let plan = match Plan::new(server, &file, &arguments.target).await? {
+    let plan = match Plan::compare(server, &file, &arguments.target).await? {
         Planned::Writable(plan) => plan,
         Planned::ReadOnly(answer) => return Err(server.refused(&answer)),
     };

@@ -43,7 +43,7 @@ pub(super) async fn diff(
     let target = &arguments.target;
     let file = RuleFile::read(&target.file)?;
     file.validate_for(server).await?;
-    let plan = match Plan::new(server, &file, target).await? {
+    let plan = match Plan::compare(server, &file, target).await? {
         Planned::Writable(plan) => plan,
         Planned::ReadOnly(answer) => {
             print_message(&format!("{}: note: {}", server.name(), answer.detail()));
@@ -92,7 +92,7 @@ pub(super) enum Planned {
 
 impl Plan {
     /// Compares a file with the stored rule sets.
-    pub(super) async fn new(
+    pub(super) async fn compare(
         server: &Server,
         file: &RuleFile,
         target: &PlanArguments,
