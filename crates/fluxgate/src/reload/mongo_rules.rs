@@ -24,7 +24,7 @@ use connection::{Connection, reason};
 use documents::sorted_by_id;
 
 /// How long a read of all documents may take.
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(30);
 /// The maximum number of documents. All of them together have at most [`MAX_BYTES`].
 const MAX_DOCUMENTS: usize = 100_000;
 /// The number of documents that the server sends at once, if they fit into one message.
