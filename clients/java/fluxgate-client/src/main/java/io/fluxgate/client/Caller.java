@@ -68,7 +68,10 @@ final class Caller {
      * longer than the deadline: this one comes before those that count. It also opens a connection.
      */
     void warmUp() {
-        executor.execute(() -> track(transport.get("livez")));
+        executor.execute(() -> {
+            CompletableFuture<?> exchange = track(transport.get("livez"));
+            cancelLater(exchange);
+        });
     }
 
     /** Gives up all calls. The JDK's client lives on until its last exchange has ended. */
@@ -92,6 +95,17 @@ final class Caller {
         exchanges.add(exchange);
         exchange.whenComplete((response, error) -> exchanges.remove(exchange));
         return exchange;
+    }
+
+    /** Cancels an exchange if its answer does not come late either. */
+    private void cancelLater(CompletableFuture<?> exchange) {
+        try {
+            Future<?> end = timer.schedule(() -> exchange.cancel(true), LATE_ANSWER.toNanos(), TimeUnit.NANOSECONDS);
+            exchange.whenComplete((response, error) -> end.cancel(false));
+        } catch (RejectedExecutionException e) {
+            // The client is closed, which cancels all exchanges.
+            exchange.cancel(true);
+        }
     }
 
     final class Call {
@@ -168,11 +182,8 @@ final class Caller {
                 sent.cancel(true);
                 return;
             }
-            Future<?> end = timer.schedule(() -> sent.cancel(true), LATE_ANSWER.toNanos(), TimeUnit.NANOSECONDS);
-            sent.whenComplete((response, error) -> {
-                lateAnswers.release();
-                end.cancel(false);
-            });
+            sent.whenComplete((response, error) -> lateAnswers.release());
+            cancelLater(sent);
         }
 
         private void release() {

@@ -126,8 +126,8 @@ class FaultTest {
                             Outcome.ALLOWED,
                             client.check("units", it -> it.user("ann")).outcome()))
                     .check(5000);
-            // Two sockets each: the proxy has one to the service.
-            assertTrue(proxy.connectionCount() <= 8, proxy.connectionCount() + " sockets");
+            // Two sockets each, as the proxy has one to the service; and one connection that a new client opens.
+            assertTrue(proxy.connectionCount() <= 10, proxy.connectionCount() + " sockets");
         }
     }
 

@@ -6,6 +6,8 @@ import org.springframework.boot.Banner;
 import org.springframework.boot.SpringApplication;
 import org.springframework.boot.WebApplicationType;
 import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.support.GenericApplicationContext;
+import org.springframework.util.ClassUtils;
 
 /** A running Spring program. */
 final class Program implements AutoCloseable {
@@ -40,7 +42,20 @@ final class Program implements AutoCloseable {
         program.setWebApplicationType(type);
         program.setBannerMode(Banner.Mode.OFF);
         program.setDefaultProperties(all);
+        if (type == WebApplicationType.REACTIVE) {
+            program.addInitializers(Program::useNetty);
+        }
         return new Program(program.run());
+    }
+
+    /** Tomcat, which is there for the servlets, would serve WebFlux as well. Spring Boot 4 moved the class. */
+    private static void useNetty(ConfigurableApplicationContext context) {
+        String name = "netty.NettyReactiveWebServerFactory";
+        ClassLoader loader = Program.class.getClassLoader();
+        String old = "org.springframework.boot.web.embedded." + name;
+        Class<?> factory = ClassUtils.resolveClassName(
+                ClassUtils.isPresent(old, loader) ? old : "org.springframework.boot.reactor." + name, loader);
+        ((GenericApplicationContext) context).registerBean("netty", factory);
     }
 
     int port() {

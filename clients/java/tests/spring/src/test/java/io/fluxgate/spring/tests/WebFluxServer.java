@@ -28,7 +28,7 @@ final class WebFluxServer implements ServerUnderTest, AutoCloseable {
 
     @Override
     public Set<String> abilities() {
-        return Set.of("raw_headers", "alike_names", "raw_paths", "odd_paths", "raw_methods");
+        return Set.of("raw_headers", "alike_names", "raw_paths", "odd_paths", "raw_methods", "disconnect");
     }
 
     @Override
