@@ -13,6 +13,7 @@ mod vectors;
 
 use std::time::Duration;
 
+use fluxgate_testkit::{FaultProxy, Mode};
 use serde_json::Value;
 
 /// How often the services of the suite read their source.
@@ -22,8 +23,6 @@ const POLL: Duration = Duration::from_millis(200);
 trait RuleHost: Sized {
     /// Whether it is a server: a service then starts without it.
     const IS_SERVER: bool = true;
-    /// Whether a service can keep its rules in a `cache_file`.
-    const HAS_CACHE: bool = false;
 
     /// Starts it with these rule sets.
     fn start(rule_sets: &Value) -> Self;
@@ -42,14 +41,26 @@ trait RuleHost: Sized {
     /// it, or `None` if there is no such content here.
     fn corrupt(&self, how: Corruption) -> Option<String>;
 
-    /// Makes it unreachable.
-    fn take_down(&self);
+    /// Returns the proxy in front of it. Only a server has one.
+    fn proxy(&self) -> &FaultProxy;
 
-    /// Makes it wait forever with each answer. Returns whether that can happen.
-    fn stall(&self) -> bool;
+    /// Makes it unreachable.
+    fn take_down(&self) {
+        self.proxy().set_mode(Mode::Refuse);
+        self.proxy().reset_connections();
+    }
+
+    /// Makes it leave each request without an answer.
+    fn stall(&self) {
+        self.proxy().set_mode(Mode::BlackHole);
+    }
 
     /// Ends an outage or a stall.
-    fn bring_back(&self);
+    fn bring_back(&self) {
+        self.proxy().heal();
+        // Connections that were opened during a stall stay silent.
+        self.proxy().close_connections();
+    }
 }
 
 /// Content that cannot be rules.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fluxgate_testkit::FaultProxy;
 use serde_json::Value;
 
 use super::suite::rule_source_suite;
@@ -116,13 +117,12 @@ impl RuleHost for DirHost {
         fs::rename(self.rules(), self.dir.path("away")).unwrap();
     }
 
-    fn stall(&self) -> bool {
-        // A file system that hangs cannot be made without one.
-        false
+    fn proxy(&self) -> &FaultProxy {
+        unreachable!("a directory is not a server")
     }
 
     fn bring_back(&self) {
-        // Rules may have been written meanwhile.
+        // Rules may have been written while it was away.
         if !self.rules().exists() {
             fs::rename(self.dir.path("away"), self.rules()).unwrap();
         }

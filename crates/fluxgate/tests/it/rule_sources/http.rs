@@ -1,6 +1,6 @@
 //! Rules from an HTTP server.
 
-use fluxgate_testkit::{FaultProxy, Mode};
+use fluxgate_testkit::FaultProxy;
 use serde_json::Value;
 
 use super::suite::rule_source_suite;
@@ -9,7 +9,11 @@ use super::{
 };
 use crate::service::http_rules::{Content, RuleServer};
 
-rule_source_suite!(HttpHost);
+rule_source_suite!(
+    HttpHost,
+    silence_keeps_the_rules,
+    the_cache_is_enough_for_a_start
+);
 
 /// A server behind a proxy that breaks its connections.
 struct HttpHost {
@@ -24,8 +28,6 @@ impl HttpHost {
 }
 
 impl RuleHost for HttpHost {
-    const HAS_CACHE: bool = true;
-
     fn start(rule_sets: &Value) -> Self {
         let server = RuleServer::start(Content::Plain(rule_file(rule_sets)));
         let proxy = FaultProxy::start(server.upstream.address());
@@ -70,19 +72,7 @@ impl RuleHost for HttpHost {
         Some(expected.into())
     }
 
-    fn take_down(&self) {
-        self.proxy.set_mode(Mode::Refuse);
-        self.proxy.reset_connections();
-    }
-
-    fn stall(&self) -> bool {
-        self.proxy.set_mode(Mode::BlackHole);
-        true
-    }
-
-    fn bring_back(&self) {
-        self.proxy.heal();
-        // Those that were opened meanwhile lead nowhere.
-        self.proxy.close_connections();
+    fn proxy(&self) -> &FaultProxy {
+        &self.proxy
     }
 }

@@ -5,7 +5,7 @@ mod load;
 mod server;
 mod streams;
 
-use fluxgate_testkit::{FaultProxy, Mode};
+use fluxgate_testkit::FaultProxy;
 use mongodb::bson::{Bson, Document, doc, serialize_to_bson};
 use serde_json::{Value, json};
 
@@ -13,7 +13,11 @@ use super::suite::rule_source_suite;
 use super::{Corruption, POLL, RuleHost};
 use server::{FerretDb, RuleWriter};
 
-rule_source_suite!(MongoHost);
+rule_source_suite!(
+    MongoHost,
+    silence_keeps_the_rules,
+    the_cache_is_enough_for_a_start
+);
 
 /// A server behind a proxy that breaks its connections.
 struct MongoHost {
@@ -62,8 +66,6 @@ fn document(id: &str, rule_set: &str, more: Document) -> Document {
 }
 
 impl RuleHost for MongoHost {
-    const HAS_CACHE: bool = true;
-
     fn start(rule_sets: &Value) -> Self {
         let server = FerretDb::start();
         let writer = RuleWriter::connect(server.address);
@@ -118,19 +120,7 @@ impl RuleHost for MongoHost {
         Some(expected.into())
     }
 
-    fn take_down(&self) {
-        self.proxy.set_mode(Mode::Refuse);
-        self.proxy.reset_connections();
-    }
-
-    fn stall(&self) -> bool {
-        self.proxy.set_mode(Mode::BlackHole);
-        true
-    }
-
-    fn bring_back(&self) {
-        self.proxy.heal();
-        // Those that were opened meanwhile lead nowhere.
-        self.proxy.close_connections();
+    fn proxy(&self) -> &FaultProxy {
+        &self.proxy
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fluxgate_testkit::{FaultProxy, Mode, RedisServer};
+use fluxgate_testkit::{FaultProxy, RedisServer};
 use serde_json::Value;
 
 use super::suite::rule_source_suite;
 use super::{Corruption, POLL, RuleHost, deep_nesting, huge_id, many_rules};
 
-rule_source_suite!(RedisHost);
+rule_source_suite!(RedisHost, silence_keeps_the_rules);
 
 const INDEX: &str = "fluxgate:1:{rules}:index";
 const SETS: &str = "fluxgate:1:{rules}:set:";
@@ -120,19 +120,7 @@ impl RuleHost for RedisHost {
         Some(expected.into())
     }
 
-    fn take_down(&self) {
-        self.proxy.set_mode(Mode::Refuse);
-        self.proxy.reset_connections();
-    }
-
-    fn stall(&self) -> bool {
-        self.proxy.set_mode(Mode::BlackHole);
-        true
-    }
-
-    fn bring_back(&self) {
-        self.proxy.heal();
-        // Those that were opened meanwhile lead nowhere.
-        self.proxy.close_connections();
+    fn proxy(&self) -> &FaultProxy {
+        &self.proxy
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fluxgate_testkit::{Http, Stopwatch, now, wait_for, wait_until};
 use serde_json::{Value, json};
 
+pub(super) use super::vectors::the_vectors_are_decided_as_they_should;
 use super::{Corruption, POLL, RuleHost, one_limit, one_rule};
 use crate::service::Service;
 use crate::support::Dir;
@@ -18,50 +19,27 @@ const LATE: Duration = Duration::from_millis(800);
 /// The longest message about content of any size.
 const LONGEST_MESSAGE: usize = 2_000;
 
-/// Makes the tests of a host.
+/// Makes the tests of a host: the cases of all hosts, and those that are named.
 macro_rules! rule_source_suite {
-    ($host:ty) => {
-        use $crate::rule_sources::{suite, vectors};
-
-        #[test]
-        fn a_change_is_seen_within_poll() {
-            suite::a_change_is_seen_within_poll::<$host>();
+    ($host:ty $(, $case:ident)*) => {
+        rule_source_suite! {
+            cases of $host:
+            a_change_is_seen_within_poll,
+            bad_rules_are_refused_with_their_place,
+            content_that_cannot_be_rules_is_refused,
+            an_outage_keeps_the_rules,
+            a_service_without_rules_is_alive_and_not_ready,
+            the_vectors_are_decided_as_they_should
+            $(, $case)*
         }
-
-        #[test]
-        fn bad_rules_are_refused_with_their_place() {
-            suite::bad_rules_are_refused_with_their_place::<$host>();
-        }
-
-        #[test]
-        fn content_that_cannot_be_rules_is_refused() {
-            suite::content_that_cannot_be_rules_is_refused::<$host>();
-        }
-
-        #[test]
-        fn an_outage_keeps_the_rules() {
-            suite::an_outage_keeps_the_rules::<$host>();
-        }
-
-        #[test]
-        fn silence_keeps_the_rules() {
-            suite::silence_keeps_the_rules::<$host>();
-        }
-
-        #[test]
-        fn a_service_without_rules_is_alive_and_not_ready() {
-            suite::a_service_without_rules_is_alive_and_not_ready::<$host>();
-        }
-
-        #[test]
-        fn the_cache_is_enough_for_a_start() {
-            suite::the_cache_is_enough_for_a_start::<$host>();
-        }
-
-        #[test]
-        fn the_vectors_are_decided_as_they_should() {
-            vectors::are_decided_as_they_should::<$host>();
-        }
+    };
+    (cases of $host:ty: $($case:ident),*) => {
+        $(
+            #[test]
+            fn $case() {
+                $crate::rule_sources::suite::$case::<$host>();
+            }
+        )*
     };
 }
 pub(super) use rule_source_suite;
@@ -231,9 +209,7 @@ pub(super) fn an_outage_keeps_the_rules<H: RuleHost>() {
 
 pub(super) fn silence_keeps_the_rules<H: RuleHost>() {
     let (host, service) = start::<H>(10);
-    if !host.stall() {
-        return;
-    }
+    host.stall();
     host.write(&one_limit(20));
     let start = now();
     wait_until("some polls", || {
@@ -279,9 +255,6 @@ pub(super) fn a_service_without_rules_is_alive_and_not_ready<H: RuleHost>() {
 }
 
 pub(super) fn the_cache_is_enough_for_a_start<H: RuleHost>() {
-    if !H::HAS_CACHE {
-        return;
-    }
     let host = H::start(&one_limit(10));
     let dir = prepare(&host, ", cache_file: cache.yaml");
     let service = Service::run_in(dir, &RUN, 1);
@@ -292,7 +265,7 @@ pub(super) fn the_cache_is_enough_for_a_start<H: RuleHost>() {
         if capacity == 20 {
             host.take_down();
         } else {
-            assert!(host.stall());
+            host.stall();
         }
         let service = Service::run_in(dir, &RUN, 1);
         assert_eq!(limit(&mut service.http()), Some(capacity - 10));

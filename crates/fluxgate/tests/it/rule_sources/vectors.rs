@@ -14,7 +14,7 @@ use crate::support::project_file;
 
 /// Writes the rules of all vectors to a host, and replays the vectors with the rules that a
 /// service has read there.
-pub(super) fn are_decided_as_they_should<H: RuleHost>() {
+pub(super) fn the_vectors_are_decided_as_they_should<H: RuleHost>() {
     let host = H::start(&Value::Object(all_sets()));
     let service = Service::start(&[], &host.config(""));
     let read = active_sets(&service);

@@ -8,14 +8,14 @@ use serde_json::json;
 
 use super::*;
 
-/// A file with two sets, of which the second has two faults.
+/// A file with two sets. The second has two faults.
 const FAULTY: &str = "rule_sets:
   a:
     rules:
       - { id: r, scope: global, bands: [ 1/s ] }
   b:
     rules:
-      - { id: r, scope: nobody, bands: [ 1/s ] }
+      - { id: r, scope: everyone, bands: [ 1/s ] }
       - { id: q, scope: global, bands: [ 0/s ] }
 ";
 

@@ -48,7 +48,7 @@ fn a_dry_run_shows_what_recent_requests_would_get() {
     );
     assert_eq!(tried["reason"], Value::Null);
     assert_eq!(tried["identities"][0]["newly_denied"], 2);
-    // More generous, and nothing was written meanwhile.
+    // More generous. The dry run before has written nothing.
     stored.write("rules.yaml", &file(&[("api", 4)]));
     let words = trial(&stored.expect(1, &dry).stdout);
     assert!(
