@@ -42,13 +42,13 @@ enum RulesCommand {
     Diff(DiffArguments),
     /// Store the rule sets of a file in the service
     ///
-    /// Validates the whole file first; with a fault, writes nothing and exits with 78. Writes each
-    /// rule set that differs, unless another writer has changed it meanwhile: then it stops, reports
-    /// what is written, and exits with 75.
+    /// Validates the whole file first; with a fault, writes nothing and exits with 78. Then writes
+    /// each rule set that differs. If another writer changes one of them at the same time, it stops,
+    /// reports what is written, and exits with 75.
     Apply(ApplyArguments),
     /// Restore an earlier revision of a stored rule set
     ///
-    /// Exits with 75 if another writer has changed the rule set meanwhile.
+    /// Exits with 75 if another writer changes the rule set at the same time.
     Rollback(RollbackArguments),
 }
 

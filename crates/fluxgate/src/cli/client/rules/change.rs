@@ -99,7 +99,7 @@ impl Change {
         }
     }
 
-    /// Returns a change between two versions of a set, of which `after` is the second.
+    /// Returns a change between two versions of a set. `after` is the newer one.
     fn between(change: RuleChange, after: &SetContent) -> Self {
         let (set, rule) = (&*change.rule_set, change.rule.as_deref());
         match (change.kind, rule) {
