@@ -8,13 +8,13 @@ use axum::response::Response;
 use fluxgate_core::json::{ContextFields, Text, concat_names, read_once};
 use fluxgate_core::{Decision, RequestContext, RequestContextBuilder};
 use fluxgate_http::server::{Listener, Origin, STATUS};
-use fluxgate_http::{FailedClosedStatus, PROBLEM_JSON, Problem};
+use fluxgate_http::{FailedClosedStatus, Problem};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::body;
-use super::response::{ApiResult, DecisionForm, JSON, json_response, write_decision};
+use super::response::{ApiResult, DecisionForm, json_response, write_decision};
 use super::state::{ApiState, SharedState};
 use crate::engine::EngineError;
 use crate::hold_span::{HoldText, parse_hold_span};
@@ -42,18 +42,13 @@ pub(super) async fn check(State(api): SharedState, request: Request) -> ApiResul
     let body = body::read(&head.headers, body).await?;
     let check: CheckRequest<'_> = body::parse(&body)?;
     let decision = check.decide(&api, &origin).await?;
-    let (status, content_type, form) = if options.status && !decision.allowed() {
-        let status = options.failed_closed.status_for(&decision);
-        (status, PROBLEM_JSON, DecisionForm::Problem(status))
-    } else {
-        (StatusCode::OK, JSON, DecisionForm::Decision)
-    };
+    let (status, form) = options.status_for(&decision);
     let mut json = Vec::with_capacity(512);
     write_decision(&mut json, &decision, form);
     let mut response = Response::new(json.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(CONTENT_TYPE, form.content_type());
     api.headers.write(&decision, headers);
     if let Some(status) = decision.forbidden_status() {
         headers.insert(STATUS, status.into());
@@ -92,8 +87,8 @@ pub(super) async fn batch(State(api): SharedState, request: Request) -> ApiResul
 }
 
 /// The options in the query of a check.
-#[derive(Default)]
-struct StatusOptions {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StatusOptions {
     /// Whether a denial has an error status instead of 200.
     status: bool,
     /// The status of a denial that is due to a store failure.
@@ -101,8 +96,30 @@ struct StatusOptions {
 }
 
 impl StatusOptions {
+    /// Those of a query without any.
+    pub(super) const NONE: Self = Self {
+        status: false,
+        failed_closed: FailedClosedStatus::ServiceUnavailable,
+    };
+
+    /// Those of `?status=true`.
+    pub(super) const WITH_STATUS: Self = Self {
+        status: true,
+        ..Self::NONE
+    };
+
+    /// Returns the status and the form of the answer.
+    pub(super) fn status_for(self, decision: &Decision) -> (StatusCode, DecisionForm) {
+        if self.status && !decision.allowed() {
+            let status = self.failed_closed.status_for(decision);
+            (status, DecisionForm::Problem(status))
+        } else {
+            (StatusCode::OK, DecisionForm::Decision)
+        }
+    }
+
     fn read(query: Option<&str>) -> Result<Self, Problem> {
-        let mut options = Self::default();
+        let mut options = Self::NONE;
         let refuse = |detail: &str| Err(Problem::bad_request(detail));
         for pair in query.unwrap_or_default().split('&') {
             match pair.split_once('=').unwrap_or((pair, "")) {

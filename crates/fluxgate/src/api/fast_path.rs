@@ -1,8 +1,8 @@
 //! The fast path of the API: simple requests are answered without hyper, which would take
 //! longer than the decisions do.
 //!
-//! A simple request is a `POST /v1/check` or `/v1/release` over HTTP/1.1 that has arrived as
-//! a whole, or whose body follows at once, with a content length and no header that would
+//! A simple request is a `POST /v1/check`, `/v1/check?status=true` (what the clients of other
+//! languages send) or `/v1/release` over HTTP/1.1 that has arrived as a whole, or whose body follows at once, with a content length and no header that would
 //! change how it is read. At the first request that is anything else, hyper takes over the
 //! connection together with the bytes that have been read.
 
@@ -19,13 +19,14 @@ use fluxgate_http::server::{
     send, wall_clock, write_date, write_header, write_number, write_status,
 };
 use fluxgate_http::{PROBLEM_JSON, Problem};
+use http::StatusCode;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body;
-use super::check::CheckRequest;
+use super::check::{CheckRequest, StatusOptions};
 use super::holds::release_hold;
-use super::response::{DecisionForm, write_decision};
+use super::response::write_decision;
 use super::state::ApiState;
 use crate::serve::HEADER_TIMEOUT;
 
@@ -33,7 +34,7 @@ use crate::serve::HEADER_TIMEOUT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     /// `POST /v1/check`.
-    Check,
+    Check(StatusOptions),
     /// `POST /v1/release`.
     Release,
 }
@@ -146,22 +147,34 @@ async fn answer_request(
     let origin = Origin::with_ids(Listener::Api, request.request_id, request.traceparent);
     json.clear();
     let answered = match request.operation {
-        Operation::Check => decide(api, request.body, &origin).await.map(Some),
+        Operation::Check(options) => decide(api, request.body, &origin)
+            .await
+            .map(|decision| Some((decision, options))),
         Operation::Release => release(api, request.body, json).await.map(|()| None),
     };
     let status = match answered {
-        Ok(decision) => {
+        Ok(None) => {
+            write_ok(out);
+            write_date(wall_clock(), out);
+            200
+        }
+        Ok(Some((decision, options))) => {
             let now = wall_clock();
-            out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
-            if let Some(decision) = decision {
-                write_decision(json, &decision, DecisionForm::Decision);
-                api.headers.write_text(&decision, out);
-                if let Some(status) = decision.forbidden_status() {
-                    write_number(out, STATUS.as_str(), status.into());
-                }
+            let (status, form) = options.status_for(&decision);
+            if status == StatusCode::OK {
+                write_ok(out);
+            } else {
+                origin.request_id();
+                write_status(out, status);
+                write_header(out, "content-type", form.content_type().as_bytes());
+            }
+            write_decision(json, &decision, form);
+            api.headers.write_text(&decision, out);
+            if let Some(status) = decision.forbidden_status() {
+                write_number(out, STATUS.as_str(), status.into());
             }
             write_date(now, out);
-            200
+            status.as_u16()
         }
         Err(problem) => {
             json.clear();
@@ -187,6 +200,11 @@ async fn answer_request(
     out.extend_from_slice(json);
 }
 
+/// Appends the start of most answers.
+fn write_ok(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
+}
+
 async fn release(api: &ApiState, body: &[u8], json: &mut Vec<u8>) -> Result<(), Problem> {
     body::check_size(body::MAX_BYTES, body.len())?;
     release_hold(&api.engine, body, json).await
@@ -208,8 +226,15 @@ fn simple_request(bytes: &[u8]) -> Option<(SimpleRequest<'_>, usize)> {
 
 /// Returns the operation of a simple request line, and the length of the line.
 fn simple_operation(bytes: &[u8]) -> Option<(Operation, usize)> {
-    const LINES: [(&[u8], Operation); 2] = [
-        (b"POST /v1/check HTTP/1.1\r\n", Operation::Check),
+    const LINES: [(&[u8], Operation); 3] = [
+        (
+            b"POST /v1/check HTTP/1.1\r\n",
+            Operation::Check(StatusOptions::NONE),
+        ),
+        (
+            b"POST /v1/check?status=true HTTP/1.1\r\n",
+            Operation::Check(StatusOptions::WITH_STATUS),
+        ),
         (b"POST /v1/release HTTP/1.1\r\n", Operation::Release),
     ];
     let line = LINES.iter().find(|(line, _)| bytes.starts_with(line));
@@ -303,8 +328,12 @@ mod tests {
         let release = bytes.replacen("check", "release", 1);
         let (release, _) = simple_request(release.as_bytes()).unwrap();
         let is_as_before = release.body == check.body && release.request_id == check.request_id;
-        assert!(is_as_before && check.operation == Operation::Check);
+        assert!(is_as_before && check.operation == Operation::Check(StatusOptions::NONE));
         assert_eq!(release.operation, Operation::Release);
+        let with_status = bytes.replacen("check", "check?status=true", 1);
+        let (with_status, _) = simple_request(with_status.as_bytes()).unwrap();
+        let options = StatusOptions::WITH_STATUS;
+        assert_eq!(with_status.operation, Operation::Check(options));
     }
 
     #[test]
@@ -342,7 +371,8 @@ mod tests {
             "POST /v1/checks",
             "POST /v1/releases",
             "POST /v1/settle",
-            "POST /v1/check?status=true",
+            "POST /v1/check?status=false",
+            "POST /v1/check?status=true&status=false",
         ] {
             let bytes = simple.replacen("POST /v1/check", other, 1);
             assert!(simple_request(bytes.as_bytes()).is_none(), "{other}");

@@ -6,7 +6,7 @@ use axum::response::Response;
 use fluxgate_core::json::JsonWriter;
 use fluxgate_core::yaml::Fault;
 use fluxgate_core::{BandState, Decision, LimiterError};
-use fluxgate_http::{Problem, write_denial_start};
+use fluxgate_http::{PROBLEM_JSON, Problem, write_denial_start};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
@@ -49,6 +49,15 @@ pub(super) enum DecisionForm {
     Explanation,
     /// A problem document (RFC 9457) with this status, extended by the decision.
     Problem(StatusCode),
+}
+
+impl DecisionForm {
+    pub(super) fn content_type(self) -> HeaderValue {
+        match self {
+            Self::Decision | Self::Explanation => JSON,
+            Self::Problem(_) => PROBLEM_JSON,
+        }
+    }
 }
 
 /// Appends the JSON object to `out`.
