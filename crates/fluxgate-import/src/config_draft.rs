@@ -45,6 +45,8 @@ pub(crate) struct RedisDraft {
     /// The name of the primary, if the URLs are sentinels.
     pub(crate) sentinel_master: Option<String>,
     pub(crate) username: Option<String>,
+    /// How the names of keys begin, if not as usual.
+    pub(crate) key_prefix: Option<&'static str>,
 }
 
 /// A filter.

@@ -92,6 +92,7 @@ fn write_redis(redis: &RedisDraft, text: &mut String) {
     let sentinel = master.map(|master| format!("{{ master: {master} }}"));
     fields.add_some("sentinel", sentinel);
     fields.add_some("username", redis.username.as_deref().map(yaml_scalar));
+    fields.add_some("key_prefix", redis.key_prefix.map(yaml_scalar));
     fields.write("    ", text);
 }
 

@@ -155,6 +155,24 @@ impl Properties {
         }
     }
 
+    /// Returns the value of one of these names, which may be in any case.
+    pub(crate) fn one_of<T: Copy>(
+        &self,
+        name: &str,
+        allowed: &[(&str, T)],
+        faults: &mut Faults,
+    ) -> Option<T> {
+        let node = &self.get(name)?.node;
+        let given = node.as_text().unwrap_or_default();
+        let found = allowed
+            .iter()
+            .find(|(it, _)| it.eq_ignore_ascii_case(given));
+        match found {
+            Some((_, value)) => Some(*value),
+            None => node.one_of(&format!("`{name}`"), allowed, faults),
+        }
+    }
+
     pub(crate) fn number(&self, name: &str, least: u64, faults: &mut Faults) -> Option<u64> {
         let node = &self.get(name)?.node;
         whole_number(node, &format!("`{name}`"), least..=u64::MAX, faults)
@@ -234,7 +252,7 @@ fn is_in(name: &str, prefix: &str) -> bool {
 }
 
 /// Returns a name in the one spelling by which names are compared.
-fn canonical(name: &str) -> String {
+pub(crate) fn canonical(name: &str) -> String {
     let letters = name.chars().filter(|char| !matches!(char, '-' | '_'));
     letters.collect::<String>().to_ascii_lowercase()
 }

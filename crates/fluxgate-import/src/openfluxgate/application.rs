@@ -12,6 +12,8 @@ use crate::spring::Properties;
 const FILTER: &str = "main";
 /// The header that a filter of FluxGate reads from trusted proxies, and OpenFluxGate from all.
 const CLIENT_IP: &str = "X-Forwarded-For";
+/// How keys begin in a Redis that OpenFluxGate uses, too. It may delete those of `fluxgate:*`.
+const KEY_PREFIX: &str = "fluxgate2";
 /// The most requests of a filter that may wait.
 const MAX_WAITS: u64 = 1_000_000;
 
@@ -26,11 +28,13 @@ pub(super) fn is_application(node: &Node) -> bool {
 
 /// Reads the properties of an application.
 pub(super) fn read(properties: &Properties, remarks: Vec<Remark>, faults: &mut Faults) -> Draft {
+    let mut lost = Vec::new();
     let mut config = ConfigDraft {
-        redis: redis(properties, faults),
+        redis: redis(properties, &mut lost, faults),
         mongodb: mongodb(properties, faults),
         ..ConfigDraft::default()
     };
+    config.remarks.append(&mut lost);
     let mut draft = Draft {
         remarks,
         ..Draft::default()
@@ -49,15 +53,26 @@ pub(super) fn read(properties: &Properties, remarks: Vec<Remark>, faults: &mut F
     draft
 }
 
-fn redis(properties: &Properties, faults: &mut Faults) -> Option<RedisDraft> {
+fn redis(
+    properties: &Properties,
+    lost: &mut Vec<Remark>,
+    faults: &mut Faults,
+) -> Option<RedisDraft> {
     let is_enabled = properties.boolean("fluxgate.redis.enabled", faults);
     let uri = properties.text("fluxgate.redis.uri", faults);
     let mode = properties.text("fluxgate.redis.mode", faults);
     let timeout = properties.get("fluxgate.redis.timeout-ms");
     if is_enabled == Some(false) || (is_enabled.is_none() && uri.is_none()) {
+        if properties.has("fluxgate.redis") {
+            let text = "Redis, which is not enabled: limits are counted in the process";
+            lost.push(Remark::lost(properties.line("fluxgate.redis"), text));
+        }
         return None;
     }
-    let mut draft = RedisDraft::default();
+    let mut draft = RedisDraft {
+        key_prefix: Some(KEY_PREFIX),
+        ..RedisDraft::default()
+    };
     let uri = uri.unwrap_or("redis://localhost:6379");
     let line = properties.line("fluxgate.redis.uri");
     for url in crate::spring::words(uri) {
@@ -84,6 +99,15 @@ fn redis(properties: &Properties, faults: &mut Faults) -> Option<RedisDraft> {
             None
         }
     };
+    if draft.urls.iter().any(|url| url.contains('@')) {
+        let text = "the URL of Redis has a password: `password_file` names a file with it instead";
+        draft.remarks.push(Remark::changed(line, text));
+    }
+    let text = format!(
+        "keys begin with `{KEY_PREFIX}:`, because OpenFluxGate deletes those that begin with \
+         `fluxgate:` when it reloads all rules"
+    );
+    draft.remarks.push(Remark::changed(line, text));
     if let Some(property) = timeout {
         let text = "`timeout-ms` of Redis: a decision takes at most `deadline`, 50ms";
         draft.remarks.push(Remark::lost(property.line(), text));
@@ -123,13 +147,17 @@ fn mongodb(properties: &Properties, faults: &mut Faults) -> Option<MongoDraft> {
             "the URL of MongoDB has a password: `url_file` names a file with the URL instead";
         remark(false, "uri", text);
     }
+    if draft.url.starts_with("mongodb+srv:") {
+        let text = "`mongodb+srv`: write `mongodb://` and the names of the hosts";
+        remark(true, "uri", text);
+    }
     if events.is_some() {
         let text = "`event-collection`: FluxGate keeps denials itself, see `history`";
         remark(true, "event-collection", text);
     }
-    if ddl.is_some_and(|ddl| ddl.eq_ignore_ascii_case("create")) {
-        let text = "`ddl-auto: create`: FluxGate only reads the collection";
-        remark(true, "ddl-auto", text);
+    if let Some(ddl) = ddl {
+        let text = format!("`ddl-auto: {ddl}`: FluxGate only reads the collection");
+        remark(true, "ddl-auto", &text);
     }
     reload(properties, &mut draft, faults);
     Some(draft)
@@ -138,13 +166,24 @@ fn mongodb(properties: &Properties, faults: &mut Faults) -> Option<MongoDraft> {
 fn reload(properties: &Properties, draft: &mut MongoDraft, faults: &mut Faults) {
     let prefix = "fluxgate.reload";
     let is_enabled = properties.boolean(&format!("{prefix}.enabled"), faults);
-    let strategy = properties.text(&format!("{prefix}.strategy"), faults);
-    let is_off = strategy.is_some_and(|it| it.eq_ignore_ascii_case("none"));
-    if is_enabled == Some(false) || is_off {
-        let text = "FluxGate always watches its rules, though `reload` is off";
-        draft
-            .remarks
-            .push(Remark::changed(properties.line(prefix), text));
+    let strategies = [
+        ("AUTO", None),
+        ("POLLING", Some("polling")),
+        ("PUBSUB", Some("messages")),
+        ("NONE", Some("nothing")),
+    ];
+    let strategy = properties.one_of(&format!("{prefix}.strategy"), &strategies, faults);
+    let only = strategy.flatten();
+    let text = if is_enabled == Some(false) || only == Some("nothing") {
+        Some("FluxGate always watches its rules, though `reload` is off".to_owned())
+    } else {
+        only.map(|only| {
+            format!("FluxGate polls and listens for messages; `strategy` has only {only}")
+        })
+    };
+    if let Some(text) = text {
+        let line = properties.line(prefix);
+        draft.remarks.push(Remark::changed(line, text));
     }
     draft.poll = properties.duration(&format!("{prefix}.polling.interval"), faults);
     let channel = format!("{prefix}.pubsub.channel");
@@ -226,8 +265,9 @@ fn filter(properties: &Properties, config: &mut ConfigDraft, faults: &mut Faults
         filter.remarks.push(Remark::lost(property.line(), text));
     }
     waits(properties, &mut filter, faults);
-    let missing = properties.text(&name("missing-rule-behavior"), faults);
-    config.denies_without_rules = missing.is_some_and(|it| it.eq_ignore_ascii_case("deny"));
+    let behaviors = [("ALLOW", false), ("DENY", true)];
+    let denies = properties.one_of(&name("missing-rule-behavior"), &behaviors, faults);
+    config.denies_without_rules = denies.unwrap_or(false);
     config.filters.push(filter);
 }
 
@@ -242,6 +282,16 @@ fn waits(properties: &Properties, filter: &mut FilterDraft, faults: &mut Faults)
     } else {
         0
     });
+    if let Some(most) = most.filter(|it| is_enabled && *it > MAX_WAITS) {
+        let text = format!("{most} concurrent waits are reduced to {MAX_WAITS}, the maximum");
+        let line = properties.line(&name("max-concurrent-waits"));
+        filter.remarks.push(Remark::changed(line, text));
+    }
+    if !is_enabled && (most.is_some() || longest.is_some()) {
+        let text = "`wait-for-refill`, which is not enabled: rules that wait deny";
+        let line = properties.line("fluxgate.ratelimit.wait-for-refill");
+        filter.remarks.push(Remark::lost(line, text));
+    }
     if let Some(longest) = longest.filter(|it| is_enabled && *it != 5_000) {
         let text = format!(
             "`max-wait-time-ms: {longest}`: rules have their own `max_wait`, 5s unless they say \

@@ -219,9 +219,11 @@ fluxgate.redis.uri: redis://docker
 # not carried over: `fluxgate.metrics.enabled`: metrics are at `/metrics` of the API listener (line 23)
 store:
   # not carried over: `?timeout=5s` of the URL of Redis (line 10)
+  # changed: keys begin with `fluxgate2:`, because OpenFluxGate deletes those that begin with `fluxgate:` when it reloads all rules (line 10)
   # not carried over: `timeout-ms` of Redis: a decision takes at most `deadline`, 50ms (line 10)
   redis:
     url: "redis://r:6379"
+    key_prefix: fluxgate2
 listen: { api: "127.0.0.1:8081" }
 filters:
   # changed: `/*` includes paths of any depth, as a servlet's pattern does (line 14)
