@@ -98,9 +98,23 @@ fn settings(
         let line = settings.line("methods");
         reader.remarks.push(Remark::lost(line, text));
     }
-    let irrelevant = "cachetouse filterconfigcachingenabled filterconfigcachename \
+    for (names, instead) in [
+        ("cachetouse", filters::STORE),
+        (
+            "filterconfigcachingenabled filterconfigcachename",
+            filters::RELOAD,
+        ),
+        (
+            "defaultmetrictags defaultmethodmetrictags",
+            filters::METRICS,
+        ),
+    ] {
+        let replaced = filters::replaced(&settings, names, instead);
+        reader.remarks.extend(replaced);
+    }
+    let replaced = "cachetouse filterconfigcachingenabled filterconfigcachename \
         defaultmetrictags defaultmethodmetrictags";
-    let unread = settings.unread("`bucket4j`", &["enabled methods filters", irrelevant]);
+    let unread = settings.unread("`bucket4j`", &["enabled methods filters", replaced]);
     reader.remarks.extend(unread);
     let filters = settings.list("filters", reader.faults);
     for (index, filter) in filters.iter().enumerate() {

@@ -121,6 +121,8 @@ pub(crate) struct RuleDraft {
     pub(crate) cost: u64,
     /// How long a request may wait instead of being denied.
     pub(crate) max_wait: Option<Duration>,
+    /// Whether a change of the limit makes it full again.
+    pub(crate) resets_on_change: bool,
     pub(crate) attributes: Vec<(String, String)>,
 }
 
@@ -142,6 +144,7 @@ impl RuleDraft {
             bands: Vec::new(),
             cost: 1,
             max_wait: None,
+            resets_on_change: false,
             attributes: Vec::new(),
         }
     }
@@ -186,6 +189,9 @@ impl RuleDraft {
         }
         if let Some(max_wait) = self.max_wait {
             rule = rule.wait_up_to(max_wait);
+        }
+        if self.resets_on_change {
+            rule = rule.reset_on_change();
         }
         for band in &self.bands {
             rule = rule.band(band.to_band(self.algorithm)?);
@@ -271,6 +277,16 @@ impl BandDraft {
             window: BandWindow::Calendar(calendar),
             refill: None,
         }
+    }
+
+    /// Removes its id if one of the other bands of its rule has it. Returns a remark on that.
+    pub(crate) fn drop_repeated_id(&mut self, others: &[Self], line: usize) -> Option<Remark> {
+        let id = self.id.take_if(|id| {
+            let mut ids = others.iter().filter_map(|band| band.id.as_ref());
+            ids.any(|other| other == id)
+        })?;
+        let text = format!("the id `{id}` of a band: another band of the rule has it");
+        Some(Remark::lost(line, text))
     }
 
     fn to_band(&self, algorithm: Algorithm) -> Result<Band, LimitError> {

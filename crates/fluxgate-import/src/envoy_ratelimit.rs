@@ -218,6 +218,23 @@ impl<'d> RuleBuilder<'d> {
 }
 
 impl Descriptor {
+    /// Returns what to call the descriptor in a remark, if it matches more than one value by `*`.
+    /// Versions before March 2026 take a `*` literally that is not the last character.
+    fn pattern(&self) -> Option<String> {
+        let value = self.value.as_deref().unwrap_or_default();
+        let key = &self.key;
+        match value.strip_suffix('*') {
+            Some(prefix) if !prefix.contains('*') && !key.contains('*') => {
+                Some(format!("the prefix `{value}` of `{key}`"))
+            }
+            None if key.contains('*') && value.is_empty() => Some(format!("the pattern `{key}`")),
+            _ if value.contains('*') || key.contains('*') => {
+                Some(format!("the pattern `{value}` of `{key}`"))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns whether its rule applies in place of that of a sibling without a value, so that
     /// a group can hold both.
     fn replaces(&self, default: &Self) -> bool {
@@ -372,12 +389,9 @@ impl Reader<'_> {
                 let text = format!("`{}` with `{value}` is in this list twice", descriptor.key);
                 self.faults.add(item.position, text);
             }
-            // Rules have no conditions on prefixes.
-            if let Some(value) = descriptor.value.as_deref().filter(|it| it.ends_with('*')) {
-                let text = format!(
-                    "the prefix `{value}` of `{}`, and all below it",
-                    descriptor.key
-                );
+            // Rules have no conditions on parts of a value.
+            if let Some(text) = descriptor.pattern() {
+                let text = format!("{text}, and all below it");
                 self.remarks.push(Remark::lost(descriptor.line, text));
                 continue;
             }
@@ -397,6 +411,7 @@ impl Reader<'_> {
             "value_to_metric",
             "share_threshold",
             "quota_mode",
+            "metadata",
         ];
         let [key, value, limit, children, ..] = node.fields("a descriptor", known, self.faults);
         let all = Fields::read(node, "a descriptor", &mut Faults::default());
@@ -429,10 +444,27 @@ impl Reader<'_> {
                 "`share_threshold`: each value has its own counter",
             ),
             ("quota_mode", "`quota_mode`"),
+            (
+                "detailed_metric",
+                "`detailed_metric`: metrics have the rule, but no values",
+            ),
+            (
+                "value_to_metric",
+                "`value_to_metric`: metrics have the rule, but no values",
+            ),
         ] {
             if all.boolean(field, false, self.faults) {
                 descriptor.remarks.push(Remark::lost(all.line(field), text));
             }
+        }
+        if all.get("metadata").is_some() {
+            let text = "`metadata`: responses have none";
+            let line = all.line("metadata");
+            descriptor.remarks.push(Remark::lost(line, text));
+        }
+        // Remarks stand before the rule. A descriptor without a limit has none.
+        if !matches!(descriptor.limit, Some(Limit::Rate { .. })) {
+            self.remarks.append(&mut descriptor.remarks);
         }
         descriptor.children = children.map(|it| self.list(it)).unwrap_or_default();
         Some(descriptor)
@@ -452,6 +484,10 @@ impl Reader<'_> {
         let unlimited = unlimited.and_then(|it| it.boolean("`unlimited`", self.faults));
         if unlimited == Some(true) {
             descriptor.limit = Some(Limit::Unlimited);
+            if let Some(name) = &descriptor.name {
+                let text = format!("the name `{name}`: no rule is needed for what is unlimited");
+                descriptor.remarks.push(Remark::lost(descriptor.line, text));
+            }
             if let Some(unit) = unit {
                 let text = "`unit` and `unlimited: true` exclude each other";
                 self.faults.add(unit.position, text);

@@ -76,6 +76,14 @@ impl<'n> Fields<'n> {
     /// Returns a remark for each field that is neither read nor irrelevant to limits, so that
     /// none is ignored unnoticed. An empty list or mapping needs no remark.
     pub(crate) fn unread(&self, what: &str, known: &[&str]) -> Vec<Remark> {
+        self.unread_names(known)
+            .map(|(name, line)| Remark::lost(line, format!("`{name}` in {what}")))
+            .collect()
+    }
+
+    /// Returns the fields that are not among the known ones, as they are in the text, and their
+    /// lines. Leaves out empty lists and mappings.
+    pub(crate) fn unread_names(&self, known: &[&str]) -> impl Iterator<Item = (&'n str, usize)> {
         let is_unread = |field: &&Field<'_>| {
             let is_known = |names: &&str| names.split(' ').any(|name| name == field.name);
             let is_empty = match &field.value.value {
@@ -85,9 +93,9 @@ impl<'n> Fields<'n> {
             };
             !is_empty && !known.iter().any(is_known)
         };
-        let remark =
-            |field: &Field<'_>| Remark::lost(field.line, format!("`{}` in {what}", field.written));
-        self.fields.iter().filter(is_unread).map(remark).collect()
+        let unread = self.fields.iter().filter(is_unread);
+        let unread: Vec<_> = unread.map(|field| (field.written, field.line)).collect();
+        unread.into_iter()
     }
 
     /// Returns the text of the first of these fields that is present.

@@ -5,6 +5,7 @@
 //! plugin are one group, ordered by their scopes.
 
 mod entities;
+mod others;
 mod plugin;
 mod routes;
 
@@ -17,10 +18,13 @@ use fluxgate_core::{KeyPart, OnError, ValueMatch};
 use crate::draft::{Conditions, Draft, Remark, RuleDraft, RuleSetDraft};
 use crate::names::UniqueNames;
 use entities::{Entities, Plugin};
+use others::Names;
 use plugin::{Identifier, Settings};
 
 /// The name of the rule set.
 const SET: &str = "kong";
+/// The most rules. A plugin that counts by route has one for each route.
+const MAX_RULES: usize = 10_000;
 /// The attribute that holds the consumer.
 const CONSUMER: &str = "consumer";
 
@@ -35,14 +39,19 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
         ..RuleSetDraft::default()
     };
     let mut remarks = entities.remarks.clone();
+    let mut storage = Names::default();
     let mut fault_tolerance: Vec<(bool, usize)> = Vec::new();
     let mut plugins = Vec::new();
     for plugin in &entities.plugins {
         if let Some(settings) = Settings::read(plugin, &mut remarks, faults) {
+            for (name, line) in &settings.storage {
+                storage.add(format!("`{name}`"), *line);
+            }
             fault_tolerance.extend(settings.fault_tolerant);
             plugins.push((plugin, settings));
         }
     }
+    remarks.extend(storage.remark("the `store` of the config says where counters are"));
     // The most specific first.
     plugins
         .sort_by_key(|(plugin, _)| (plugin.precedence(), Reverse(entities.longest_path(plugin))));
@@ -69,6 +78,11 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
             }
         }
         set.rules.append(&mut rules);
+        if set.rules.len() > MAX_RULES {
+            let text = format!("the plugins have more than {MAX_RULES} rules");
+            faults.add(node.position, text);
+            break;
+        }
     }
     ungroup_single_rules(&mut set.rules);
     if let Some(line) = builder.consumer_line {
@@ -155,6 +169,30 @@ impl RuleBuilder<'_> {
             }
             Identifier::Service if plugin.is_bound() || self.entities.services.is_empty() => {
                 vec![named(rule, "")]
+            }
+            Identifier::Route if plugin.route.is_some() || self.entities.routes.is_empty() => {
+                vec![named(rule, "")]
+            }
+            Identifier::Route => {
+                // Those on other routes do not matter to the rule of a route.
+                rule.remarks = settings.rule(plugin).remarks;
+                let mut rules = Vec::new();
+                for index in self.entities.routes_of(plugin) {
+                    let scope = self.entities.route_scope(index);
+                    match scope.into_conditions(plugin.line) {
+                        Ok((conditions, remarks)) => {
+                            let mut rule = rule.clone();
+                            rule.remarks.extend(remarks);
+                            let consumer = std::mem::take(&mut rule.conditions.attributes);
+                            rule.conditions = conditions;
+                            rule.conditions.attributes = consumer;
+                            let route = &self.entities.routes[index];
+                            rules.push(named(rule, &format!("-{}", route.name)));
+                        }
+                        Err(remarks) => self.remarks.extend(remarks),
+                    }
+                }
+                rules
             }
             Identifier::Service => {
                 let mut rules = Vec::new();

@@ -126,7 +126,11 @@ pub fn import(
             Err(ImportError::OnlyConfig(draft.remarks))
         }
         (Output::Rules, _) if draft.sets.is_empty() => Err(ImportError::Nothing(draft.remarks)),
-        (Output::Rules, _) => {
+        (Output::Rules, config) => {
+            if config.is_some() {
+                let text = "routes, filters and the store: `--config` writes them, too";
+                draft.remarks.insert(0, Remark::lost(1, text));
+            }
             let text = rule_file::to_yaml(&draft, origin)?;
             let selections = draft.sets.iter().filter_map(|set| set.selection.as_ref());
             let lost = count_lost(draft.all_remarks().chain(selections));

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use fluxgate_core::Band;
 use ipnet::IpNet;
 
+use crate::remark::Remark;
+
 /// The longest identifier that is made from a name; a number may follow.
 const MAX_ID: usize = 180;
 const MAX_SET_NAME: usize = 180;
@@ -119,6 +121,22 @@ pub(crate) fn band_id(label: &str) -> Option<String> {
         && id != Band::MISSING_KEY
         && !is_default;
     is_valid.then_some(id)
+}
+
+/// Returns a remark on a label that the id of its band does not show.
+pub(crate) fn band_id_remark(label: &str, line: usize) -> Option<Remark> {
+    match band_id(label) {
+        None if label.is_empty() => None,
+        None => {
+            let text = format!("`{label}`: a band cannot have this id");
+            Some(Remark::lost(line, text))
+        }
+        Some(_) if is_expressible(label) => None,
+        Some(id) => {
+            let text = format!("the band `{label}` has the id `{id}`");
+            Some(Remark::changed(line, text))
+        }
+    }
 }
 
 /// Returns the network of an address or of a range such as `10.0.0.0/8`. A rule file does not

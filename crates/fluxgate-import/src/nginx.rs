@@ -36,10 +36,12 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
         maps: Maps::default(),
         areas: 0,
         has_include: false,
+        used_zones: HashSet::new(),
     };
     reader.zones(&directives);
     let mut servers = Vec::new();
     reader.block(&directives, &InheritedLimits::default(), &mut servers);
+    reader.remark_on_unused_zones();
     let mut sets = ServerSets::default();
     let mut set_names = HashMap::new();
     for server in &servers {
@@ -111,6 +113,8 @@ struct Reader<'r> {
     maps: Maps,
     areas: usize,
     has_include: bool,
+    /// The names of zones that limits use.
+    used_zones: HashSet<String>,
 }
 
 impl Reader<'_> {
@@ -122,6 +126,10 @@ impl Reader<'_> {
             }
             if matches!(directive.name.as_str(), "geo" | "map") {
                 self.maps.add(directive);
+                continue;
+            }
+            if directive.name == "stream" {
+                self.remark_on_streams(directive);
                 continue;
             }
             let zone = match directive.name.as_str() {
@@ -278,6 +286,7 @@ impl Reader<'_> {
         let zone = self.zones.get(&limit.zone);
         let limits_requests = matches!(limit.kind, UseKind::Requests { .. });
         if zone.is_some_and(|zone| zone.rate.is_some() == limits_requests) {
+            self.used_zones.insert(limit.zone.clone());
             return Some(limit);
         }
         if zone.is_none() && self.has_include {
@@ -294,6 +303,27 @@ impl Reader<'_> {
             self.faults.add(directive.position, text);
         }
         None
+    }
+
+    fn remark_on_unused_zones(&mut self) {
+        let zones = self.zones.values();
+        let mut unused: Vec<_> = zones
+            .filter(|zone| !self.used_zones.contains(&zone.name))
+            .map(|zone| (zone.line, &zone.name))
+            .collect();
+        unused.sort_unstable();
+        for (line, name) in unused {
+            let text = format!("zone `{name}`: no limit in this file uses it");
+            self.remarks.push(Remark::lost(line, text));
+        }
+    }
+
+    /// Adds a remark on the limits of TCP and UDP.
+    fn remark_on_streams(&mut self, directive: &Directive) {
+        if directive.contains("limit_conn") {
+            let text = "the limits of `stream`: rules limit requests";
+            self.remarks.push(Remark::lost(directive.line(), text));
+        }
     }
 
     fn dry_run(&mut self, directive: &Directive, own: &mut OwnLimits) {
@@ -322,6 +352,10 @@ impl Reader<'_> {
                 format!("`{text}`: the file is not read")
             }
             "limit_rate" | "limit_rate_after" => format!("`{text}`: it limits bandwidth"),
+            "limit_zone" => format!("`{text}`: write it as `limit_conn_zone`"),
+            "set_real_ip_from" | "real_ip_header" | "real_ip_recursive" => {
+                format!("`{text}`: see `trusted_proxies` and `client_ip` of the filter")
+            }
             "limit_req_log_level" | "limit_conn_log_level" => format!("`{text}`"),
             "limit_req_status" | "limit_conn_status" if directive.argument(0) != "429" => {
                 format!("`{text}`: a denied request is answered with 429")

@@ -41,6 +41,12 @@ const IRRELEVANT: &str = "_id _class __v createdAt updatedAt description";
 pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
     let nodes = crate::fields::documents(text)?;
     let mut remarks = Vec::new();
+    let is_properties = |node: &&Node| node.as_text().is_some_and(|it| it.contains("fluxgate."));
+    if let Some(node) = nodes.iter().find(is_properties) {
+        let message = "this is not YAML but a .properties file; convert it to application.yml";
+        let (position, message) = (node.position, message.into());
+        return Err(Fault { position, message });
+    }
     if nodes.iter().any(application::is_application) {
         let properties = Properties::read(text, &["fluxgate"], &mut remarks)?;
         return Ok(application::read(&properties, remarks, faults));

@@ -65,9 +65,12 @@ pub(crate) fn read(text: &str, faults: &mut Faults) -> Result<Draft, Fault> {
         sets, mut config, ..
     } = reader;
     settings::read(&properties, &mut config, faults);
-    config
-        .remarks
-        .extend(properties.unread("spring.cloud.gateway"));
+    let of_limiters = limiters::unread(&properties);
+    let mut others = properties.unread("spring.cloud.gateway");
+    others.retain(|remark| !of_limiters.contains(remark));
+    config.remarks.extend(others);
+    config.remarks.extend(properties.unread("server"));
+    remarks.extend(of_limiters);
     Ok(Draft {
         remarks,
         sets,

@@ -7,7 +7,7 @@ use fluxgate_core::yaml::Faults;
 
 use crate::draft::{BandDraft, MAX_UNITS, MAX_WINDOW, Remark, largest_capacity};
 use crate::fields::{Fields, whole_number};
-use crate::names::band_id;
+use crate::names::{band_id, band_id_remark};
 
 /// A bandwidth.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Bandwidth {
     pub(super) band: BandDraft,
     /// Whether all units return at once.
     pub(super) is_window: bool,
-    line: usize,
+    pub(super) line: usize,
 }
 
 /// The units of `java.time.temporal.ChronoUnit` and their lengths in milliseconds.
@@ -67,7 +67,7 @@ impl Bandwidth {
         let window = Duration::from_millis(millis);
         let refill = refill.and_then(|(refill, _)| refill).unwrap_or(capacity);
         if let Some((Some(initial), line)) = initial
-            && initial < capacity
+            && initial != capacity
         {
             let text = format!("`initial-capacity: {initial}`: buckets start full");
             remarks.push(Remark::lost(line, text));
@@ -85,7 +85,10 @@ impl Bandwidth {
         }
         let mut band = BandDraft::new(capacity.min(most), window);
         band.refill = (allowed_refill != band.capacity).then_some(allowed_refill);
-        band.id = fields.text("id", faults).and_then(band_id);
+        if let Some(id) = fields.text("id", faults) {
+            band.id = band_id(id);
+            remarks.extend(band_id_remark(id, line));
+        }
         let is_interval = is_interval(fields, faults);
         if is_interval && band.refill.is_some() {
             let text = "the interval refill of a part of the capacity is continuous";

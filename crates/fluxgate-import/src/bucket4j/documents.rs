@@ -21,6 +21,12 @@ impl Document {
             return None;
         };
         let fields = node.map("a configuration", faults);
+        for (name, key, _) in &fields {
+            if let Some(rest) = name.strip_prefix("bucket4j.") {
+                let text = format!("`{name}` must be written as `{rest}` below `bucket4j`");
+                faults.add(key.position, text);
+            }
+        }
         let (_, _, settings) = fields.into_iter().find(|(name, ..)| *name == "bucket4j")?;
         Some(Self {
             line: node.position.line,

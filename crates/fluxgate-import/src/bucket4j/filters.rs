@@ -9,19 +9,39 @@ use crate::draft::{Conditions, MAX_UNITS, Remark, RuleDraft};
 use crate::fields::{Fields, whole_number};
 use crate::names::{UniqueNames, slug};
 use crate::path_patterns::{self, Anchors};
-use crate::spring::fields;
+use crate::spring::{canonical, fields};
 
 /// What is read of a filter.
-const FILTER: &str = "id url strategy ratelimits httpresponsebody httpresponseheaders \
-    hidehttpresponseheaders httpstatuscode";
+const FILTER: &str = "id url strategy ratelimits httpresponsebody httpcontenttype \
+    httpresponseheaders hidehttpresponseheaders httpstatuscode";
 
 /// The fields of a rate limit.
 const LIMIT: &str = "cachekey expression executecondition postexecutecondition skipcondition \
     executepredicates skippredicates numtokens bandwidths tokensinheritancestrategy";
 
-/// The settings of filters that are about caches, metrics and the order of filters.
-const IRRELEVANT: &str = "cachename filtermethod filterorder httpcontenttype metrics \
-    majorversion minorversion";
+/// The fields of a filter that FluxGate has in another place.
+const REPLACED: [(&str, &str); 4] = [
+    ("cachename", STORE),
+    ("filtermethod filterorder", ORDER),
+    ("metrics", METRICS),
+    ("majorversion minorversion", RELOAD),
+];
+
+/// What FluxGate has in the place of some settings.
+pub(super) const STORE: &str = "the `store` of the config says where counters are";
+pub(super) const METRICS: &str = "metrics are always on, with tags of their own";
+pub(super) const RELOAD: &str = "rules change while FluxGate runs";
+const ORDER: &str = "a route names its filters in their order";
+
+/// Returns remarks on those of the named fields that are given.
+pub(super) fn replaced(fields: &Fields<'_>, names: &str, instead: &str) -> Vec<Remark> {
+    let is_named = |name: &str| names.split(' ').any(|it| it == name);
+    let given = fields.unread_names(&[]);
+    let given = given.filter(|(written, _)| is_named(&canonical(written)));
+    given
+        .map(|(written, line)| Remark::lost(line, format!("`{written}`: {instead}")))
+        .collect()
+}
 
 /// Reads filters.
 pub(super) struct FilterReader<'r> {
@@ -37,7 +57,11 @@ impl FilterReader<'_> {
     pub(super) fn filter(&mut self, node: &Node, index: usize) {
         let fields = fields(node, "a filter", self.faults);
         let mut conditions = Conditions::default();
-        let mut remarks = fields.unread("a filter", &[FILTER, IRRELEVANT]);
+        let known = [&[FILTER][..], &REPLACED.map(|(names, _)| names)].concat();
+        let mut remarks = fields.unread("a filter", &known);
+        for (names, instead) in REPLACED {
+            remarks.extend(replaced(&fields, names, instead));
+        }
         let url = fields.text("url", self.faults).unwrap_or(".*");
         let line = fields.line("url");
         match path_patterns::regex(url, Anchors::Both) {
@@ -61,6 +85,10 @@ impl FilterReader<'_> {
             (
                 "httpresponsebody",
                 "`http-response-body`: a denial is problem+json",
+            ),
+            (
+                "httpcontenttype",
+                "`http-content-type`: a denial is problem+json",
             ),
             ("httpresponseheaders", "`http-response-headers`"),
             (
@@ -140,6 +168,7 @@ impl FilterReader<'_> {
             let tokens = whole_number(tokens, "`num-tokens`", 1..=MAX_UNITS, self.faults);
             rule.cost = tokens.unwrap_or(1);
         }
+        self.inheritance(&fields, &mut rule);
         let bandwidths = fields.list("bandwidths", self.faults);
         if bandwidths.is_empty() {
             self.faults
@@ -181,8 +210,11 @@ impl FilterReader<'_> {
             }
             part.id = self.ids.unique_id(&format!("{name}{suffix}"));
             part.algorithm = algorithm;
-            for bandwidth in bandwidths {
+            for mut bandwidth in bandwidths {
                 part.remarks.extend(bandwidth.remark(algorithm));
+                let band = &mut bandwidth.band;
+                let repeated = band.drop_repeated_id(&part.bands, bandwidth.line);
+                part.remarks.extend(repeated);
                 part.bands.push(bandwidth.band);
             }
             self.rules.push(part);
@@ -199,6 +231,11 @@ impl FilterReader<'_> {
         let Some(text) = fields.text(name, self.faults) else {
             return true;
         };
+        if name == "cachekey" && fields.get("expression").is_some() {
+            let text = "`expression`: `cache-key` takes its place";
+            let line = fields.line("expression");
+            rule.remarks.push(Remark::lost(line, text));
+        }
         match expressions::key(text) {
             Some(Key {
                 parts,
@@ -219,6 +256,35 @@ impl FilterReader<'_> {
                 let text = format!("a rate limit by `{text}`: a rule cannot count by it");
                 self.remarks.push(Remark::lost(line, text));
                 false
+            }
+        }
+    }
+
+    /// Reads what happens to the used tokens when the limit changes.
+    fn inheritance(&mut self, fields: &Fields<'_>, rule: &mut RuleDraft) {
+        let name = "tokensinheritancestrategy";
+        let strategies = [
+            ("RESET", true),
+            ("AS_IS", false),
+            ("ADDITIVE", false),
+            ("PROPORTIONALLY", false),
+        ];
+        let Some(node) = fields.get(name) else {
+            return;
+        };
+        let given = node.as_text().unwrap_or_default();
+        let written = given.to_ascii_uppercase().replace('-', "_");
+        let found = strategies.iter().find(|(name, _)| *name == written);
+        match found {
+            Some((_, true)) => rule.resets_on_change = true,
+            Some(_) => {
+                let text = format!(
+                    "`tokens-inheritance-strategy: {given}`: used units stay if the limit changes"
+                );
+                rule.remarks.push(Remark::changed(fields.line(name), text));
+            }
+            None => {
+                node.one_of("`tokens-inheritance-strategy`", &strategies, self.faults);
             }
         }
     }

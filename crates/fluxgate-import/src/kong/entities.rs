@@ -1,9 +1,11 @@
 //! The services, routes, consumers and plugins of a configuration.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use fluxgate_core::yaml::{Faults, Node};
 
+use super::others::Others;
 use super::routes::{Route, RouteScope};
 use crate::draft::Remark;
 use crate::fields::Fields;
@@ -24,7 +26,12 @@ pub(super) struct Entities<'n> {
     service_names: HashMap<String, usize>,
     route_names: HashMap<String, usize>,
     has_old_paths: bool,
+    /// What is not about limits.
+    others: Others,
 }
+
+/// The fields of each entity that say nothing about requests.
+const IRRELEVANT: &str = "id name tags created_at updated_at ws_id";
 
 #[derive(Debug)]
 pub(super) struct Service {
@@ -112,6 +119,10 @@ impl<'n> Entities<'n> {
                 faults.add(item.position, "a consumer needs a `username`");
                 continue;
             };
+            let read = "username custom_id plugins";
+            entities
+                .others
+                .fields(&fields, "consumers", &[read, IRRELEVANT]);
             let consumer = Parent {
                 consumer: Some(name.to_owned()),
                 ..Parent::default()
@@ -128,6 +139,11 @@ impl<'n> Entities<'n> {
             }
         }
         entities.plugins_of(&root, &Parent::default(), faults);
+        let read = "_format_version services routes consumers consumer_groups plugins";
+        let irrelevant = "_comment _transform";
+        entities.others.sections(&root, &[read, irrelevant]);
+        let others = std::mem::take(&mut entities.others);
+        entities.remarks.extend(others.into_remark());
         Some(entities)
     }
 
@@ -143,6 +159,14 @@ impl<'n> Entities<'n> {
                 .first()
                 .map_or("service".into(), |name| (*name).to_owned()),
         });
+        let read = "enabled routes plugins";
+        self.others.fields(&fields, "services", &[read, IRRELEVANT]);
+        if !fields.boolean("enabled", true, faults) {
+            let name = &self.services[index].name;
+            let text = format!("`enabled: false` of service `{name}`: its rules apply");
+            let line = fields.line("enabled");
+            self.remarks.push(Remark::lost(line, text));
+        }
         let names = names.into_iter().map(|name| (name.to_owned(), index));
         self.service_names.extend(names);
         for item in fields.list("routes", faults) {
@@ -165,6 +189,9 @@ impl<'n> Entities<'n> {
         let name = names.first().map_or("route", |name| *name);
         let route = Route::read(&fields, name, service, self.has_old_paths, faults);
         self.routes.push(route);
+        let read = "service plugins";
+        let known = [read, Route::FIELDS, IRRELEVANT];
+        self.others.fields(&fields, "routes", &known);
         let names = names.into_iter().map(|name| (name.to_owned(), index));
         self.route_names.extend(names);
         let parent = Parent {
@@ -197,6 +224,8 @@ impl<'n> Entities<'n> {
             {
                 self.remarks
                     .push(Remark::lost(line, format!("the plugin `{name}`")));
+            } else {
+                self.others.plugin(name, line);
             }
             return;
         };
@@ -262,6 +291,22 @@ impl<'n> Entities<'n> {
         RouteScope::new(&self.routes, |_, route| route.service == Some(service))
     }
 
+    /// Returns the routes of a plugin, those that Kong prefers first.
+    pub(super) fn routes_of(&self, plugin: &Plugin<'_>) -> Vec<usize> {
+        let is_bound = |route: &Route| match plugin.service {
+            Some(service) => route.service == Some(service),
+            None => true,
+        };
+        let mut routes: Vec<_> = (0..self.routes.len())
+            .filter(|index| is_bound(&self.routes[*index]))
+            .collect();
+        routes.sort_by_key(|index| {
+            let route = &self.routes[*index];
+            (route.is_plain(), Reverse(route.longest().unwrap_or(0)))
+        });
+        routes
+    }
+
     /// Returns the length of the longest path of a plugin's routes.
     pub(super) fn longest_path(&self, plugin: &Plugin<'_>) -> usize {
         if let Some(bound) = plugin.route {
@@ -298,7 +343,6 @@ impl<'n> Entities<'n> {
 /// Returns remarks on the fields of a plugin that are not read.
 fn unread(fields: &Fields<'_>, faults: &mut Faults) -> Vec<Remark> {
     let read = "name instance_name enabled config _config service route consumer";
-    let irrelevant = "id created_at updated_at tags partials";
     let protocols = fields.texts("protocols", faults);
     let has = |name: &str| protocols.iter().any(|(protocol, _)| *protocol == name);
     // The default has both.
@@ -307,7 +351,7 @@ fn unread(fields: &Fields<'_>, faults: &mut Faults) -> Vec<Remark> {
     } else {
         ""
     };
-    fields.unread("a plugin", &[read, irrelevant, protocols])
+    fields.unread("a plugin", &[read, IRRELEVANT, protocols])
 }
 
 /// Returns the names by which others refer to an entity.

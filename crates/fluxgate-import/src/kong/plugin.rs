@@ -16,13 +16,13 @@ const BASIC: &str = "second minute hour day month year limit_by header_name path
     error_code error_message hide_client_headers";
 
 /// The fields of `rate-limiting-advanced` that are read.
-const ADVANCED: &str = "limit window_size window_type identifier header_name path namespace \
+const ADVANCED: &str = "limit window_size window_type identifier header_name path \
     disable_penalty error_code error_message hide_client_headers enforce_consumer_groups \
     throttling retry_after_jitter_max";
 
 /// The fields that say where and how counters are stored.
-const IRRELEVANT: &str = "policy strategy sync_rate dictionary_name lock_dictionary_name redis \
-    redis_database redis_host redis_password redis_port redis_server_name redis_ssl \
+const STORAGE: &str = "policy strategy sync_rate namespace dictionary_name lock_dictionary_name \
+    redis redis_database redis_host redis_password redis_port redis_server_name redis_ssl \
     redis_ssl_verify redis_timeout redis_username";
 
 /// The settings of a plugin that a rule can have.
@@ -34,6 +34,8 @@ pub(super) struct Settings {
     /// Its value and its line.
     pub(super) fault_tolerant: Option<(bool, usize)>,
     pub(super) namespace: Option<String>,
+    /// The fields that say where and how counters are stored, and their lines.
+    pub(super) storage: Vec<(String, usize)>,
     remarks: Vec<Remark>,
 }
 
@@ -42,6 +44,7 @@ pub(super) struct Settings {
 pub(super) enum Identifier {
     Consumer,
     Service,
+    Route,
     /// Requests for this path together, others by their address.
     Path(String),
     /// A part of a key.
@@ -67,7 +70,7 @@ impl Settings {
         } else {
             "limit_by"
         };
-        let known = [if is_advanced { ADVANCED } else { BASIC }, IRRELEVANT];
+        let known = [if is_advanced { ADVANCED } else { BASIC }, STORAGE];
         let identifier = identifier(&fields, limit_by, plugin, remarks, faults)?;
         let mut own = Vec::new();
         let (algorithm, bands) = if is_advanced {
@@ -92,6 +95,16 @@ impl Settings {
         }
         remark_on_answers(&fields, &mut own, faults);
         own.extend(fields.unread("`config`", &known));
+        let by = fields.get(limit_by).and_then(Node::as_text);
+        for (name, needed) in [("header_name", "header"), ("path", "path")] {
+            if by != Some(needed) && fields.get(name).is_some() {
+                let text = format!("`{name}`: only `{limit_by}: {needed}` reads it");
+                own.push(Remark::lost(fields.line(name), text));
+            }
+        }
+        let is_storage = |name: &str| STORAGE.split(' ').any(|it| it == name);
+        let storage = fields.names().filter(|(name, _)| is_storage(name));
+        let storage = storage.map(|(name, line)| (name.to_owned(), line));
         let fault_tolerant = fields.get("fault_tolerant").and_then(|node| {
             let tolerant = node.boolean("`fault_tolerant`", faults)?;
             Some((tolerant, fields.line("fault_tolerant")))
@@ -103,6 +116,7 @@ impl Settings {
             identifier,
             fault_tolerant,
             namespace: namespace.map(str::to_owned),
+            storage: storage.collect(),
             remarks: own,
         })
     }
@@ -134,6 +148,7 @@ fn identifier(
         "credential" => Some(Identifier::Part(KeyPart::ApiKey)),
         "ip" => Some(Identifier::Part(KeyPart::Ip)),
         "service" => Some(Identifier::Service),
+        "route" => Some(Identifier::Route),
         "header" => {
             let Some(header) = fields.get("header_name") else {
                 faults.add(
@@ -169,7 +184,7 @@ fn identifier(
             faults.add(
                 node.position,
                 format!(
-                    "`{name}` must be one of consumer, credential, ip, service, header, path, \
+                    "`{name}` must be one of consumer, credential, ip, service, route, header, path, \
                      consumer-group; `{other}` is not"
                 ),
             );

@@ -23,6 +23,10 @@ pub(super) struct Route {
 }
 
 impl Route {
+    /// The fields that are read.
+    pub(super) const FIELDS: &str =
+        "paths methods headers hosts snis sources destinations expression";
+
     pub(super) fn read(
         fields: &Fields<'_>,
         name: &str,
@@ -126,7 +130,7 @@ impl Route {
     }
 
     /// Returns whether prefixes are its only conditions. Kong prefers routes with more.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         self.is_simple && self.methods.is_empty()
     }
 

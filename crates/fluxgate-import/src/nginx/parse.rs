@@ -32,6 +32,12 @@ impl Directive {
         let words: Vec<_> = [self.name.as_str()].into_iter().chain(arguments).collect();
         words.join(" ")
     }
+
+    /// Returns whether a directive of this name is inside its block.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        let mut inside = self.block.iter();
+        inside.any(|it| it.name == name || it.contains(name))
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -16,7 +16,8 @@ use crate::names::{UniqueNames, set_name};
 const KNOWN: &str = "listen server_name location proxy_pass include geo map upstream server http \
     limit_req limit_req_zone limit_req_dry_run limit_req_status limit_req_log_level \
     limit_conn limit_conn_zone limit_conn_dry_run limit_conn_status limit_conn_log_level \
-    limit_rate limit_rate_after";
+    limit_rate limit_rate_after limit_zone set_real_ip_from real_ip_header \
+    real_ip_recursive";
 
 /// Returns the configuration, if there are routes. `sets` has the rule sets of servers by their
 /// lines.
@@ -28,6 +29,7 @@ pub(super) fn read(directives: &[Directive], sets: &HashMap<usize, String>) -> O
         config: ConfigDraft::default(),
     };
     reader.upstreams(directives);
+    reader.unread(directives, "the main block", 1);
     reader.block(directives);
     let mut config = reader.config;
     if config.routes.is_empty() {
@@ -91,7 +93,10 @@ impl RouteReader<'_> {
     fn block(&mut self, directives: &[Directive]) {
         for directive in directives {
             match directive.name.as_str() {
-                "http" => self.block(&directive.block),
+                "http" => {
+                    self.unread_of(directive);
+                    self.block(&directive.block);
+                }
                 "server" => self.server(directive),
                 _ => {}
             }
@@ -101,7 +106,7 @@ impl RouteReader<'_> {
     fn server(&mut self, server: &Directive) {
         let (hosts, name) = self.hosts(server);
         self.listen(server);
-        self.unread(server);
+        self.unread_of(server);
         let mut forwarded = Vec::new();
         self.locations(&server.block, &mut forwarded);
         forwarded.sort_by_key(|it| match it.area.kind {
@@ -192,11 +197,16 @@ impl RouteReader<'_> {
         }
     }
 
+    fn unread_of(&mut self, block: &Directive) {
+        let name = format!("`{}`", block.text());
+        self.unread(&block.block, &name, block.line());
+    }
+
     /// Adds a remark on the directives of a block that have no counterpart.
-    fn unread(&mut self, block: &Directive) {
+    fn unread(&mut self, directives: &[Directive], block: &str, line: usize) {
         let is_known = |name: &str| KNOWN.split_whitespace().any(|it| it == name);
         let mut names: Vec<&str> = Vec::new();
-        for directive in &block.block {
+        for directive in directives {
             let name = directive.name.as_str();
             if !is_known(name) && !names.contains(&name) {
                 names.push(name);
@@ -205,8 +215,7 @@ impl RouteReader<'_> {
         if !names.is_empty() {
             let names = names.iter().map(|it| format!("`{it}`"));
             let names = names.collect::<Vec<_>>().join(", ");
-            let text = format!("{names} of `{}`", block.text());
-            self.lost(block.line(), text);
+            self.lost(line, format!("{names} of {block}"));
         }
     }
 
@@ -239,7 +248,7 @@ impl RouteReader<'_> {
             self.lost(line, text);
             return;
         };
-        self.unread(location);
+        self.unread_of(location);
         let mut remarks = Vec::new();
         if area.is_approximate {
             let text = format!("the path patterns only resemble `{}`", area.text);

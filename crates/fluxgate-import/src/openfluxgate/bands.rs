@@ -7,7 +7,7 @@ use fluxgate_core::{Algorithm, Calendar, CalendarUnit, TimeZone};
 
 use crate::draft::{BandDraft, MAX_UNITS, MAX_WINDOW, Remark};
 use crate::fields::{Fields, whole_number};
-use crate::names::band_id;
+use crate::names::{band_id, band_id_remark};
 
 /// The fields of a band.
 const READ: &str = "windowSeconds window capacity label algorithm quotaPeriod zoneId";
@@ -61,7 +61,7 @@ pub(super) fn read(
     for node in nodes {
         let fields = Fields::read(node, "a band", faults);
         let mut remarks = fields.unread("a band", &[READ]);
-        let Some((algorithm, band)) = band(&fields, &mut remarks, faults) else {
+        let Some((algorithm, mut band)) = band(&fields, &mut remarks, faults) else {
             lost.append(&mut remarks);
             continue;
         };
@@ -75,6 +75,7 @@ pub(super) fn read(
             parts.len() - 1
         });
         let part = &mut parts[index];
+        remarks.extend(band.drop_repeated_id(&part.bands, fields.position.line));
         part.bands.push(band);
         part.remarks.append(&mut remarks);
     }
@@ -133,7 +134,10 @@ fn band(
         let text = "the window slides smoothly, not by sub-windows";
         remarks.push(Remark::changed(line, text));
     }
-    band.id = fields.text("label", faults).and_then(band_id);
+    if let Some(label) = fields.text("label", faults) {
+        band.id = band_id(label);
+        remarks.extend(band_id_remark(label, fields.line("label")));
+    }
     Some((algorithm, band))
 }
 

@@ -37,6 +37,17 @@ impl LimiterDefaults {
     }
 }
 
+/// Returns remarks on settings of all limiters that have not been read.
+pub(super) fn unread(properties: &Properties) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    for prefix in PREFIXES {
+        for name in ["redis-rate-limiter", "filter.request-rate-limiter"] {
+            remarks.extend(properties.unread(&format!("{prefix}.{name}")));
+        }
+    }
+    remarks
+}
+
 /// The bucket of a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbers {

@@ -39,6 +39,8 @@ pub(super) fn read(properties: &Properties, config: &mut ConfigDraft, faults: &m
         let line = properties.line("server.ssl");
         config.remarks.push(Remark::lost(line, text));
     }
+    // One remark is enough for all of them.
+    properties.below("server.ssl");
     for (ours, theirs) in [
         ("connect", "connect-timeout"),
         ("request", "response-timeout"),

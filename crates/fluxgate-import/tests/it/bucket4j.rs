@@ -296,14 +296,69 @@ bucket4j:
     assert_lines(
         &rules,
         &[
+            "# not carried over: `cache-to-use`: the `store` of the config says where counters are (line 3)",
+            "# not carried over: `filter-config-caching-enabled`: rules change while FluxGate runs (line 4)",
             "# not carried over: `filters-order` in `bucket4j` (line 5)",
             "# not carried over: `urls` in a filter (line 11)",
+            "# not carried over: `cache-name`: the `store` of the config says where counters are (line 7)",
+            "# not carried over: `filter-method`: a route names its filters in their order (line 8)",
+            "# not carried over: `filterOrder`: a route names its filters in their order (line 9)",
+            "# not carried over: `metrics`: metrics are always on, with tags of their own (line 10)",
             "# not carried over: `post-execute-predicates` in a rate limit (line 14)",
             "# not carried over: `refill-capicity` in a bandwidth (line 18)",
             "- id: filter-1",
             "- { capacity: 1, window: 1d }",
             "- { capacity: 2, window: 1d }",
+            "reset_on_change: true",
         ],
     );
-    assert_eq!(rules.matches("# not carried over").count(), 4, "{rules}");
+    assert_eq!(rules.matches("# not carried over").count(), 10, "{rules}");
+}
+
+#[test]
+fn a_change_of_the_limit_may_reset_it() {
+    let limit = |strategy: &str| {
+        let text = format!(
+            "bucket4j: {{ filters: [ {{ rate-limits: [ {{ tokens-inheritance-strategy: {strategy}, \
+             bandwidths: [ {{ capacity: 1, time: 1, unit: days }} ] }} ] }} ] }}"
+        );
+        rules(Format::Bucket4j, &text)
+    };
+    for strategy in ["RESET", "reset"] {
+        assert_lines(&limit(strategy), &["reset_on_change: true"]);
+    }
+    let found = limit("as-is");
+    let expected = "# changed: `tokens-inheritance-strategy: as-is`: used units stay if the limit \
+                    changes (line 1)";
+    assert_lines(&found, &[expected]);
+    assert!(!found.contains("reset_on_change"), "{found}");
+}
+
+#[test]
+fn ids_of_bandwidths_that_a_band_cannot_have_are_in_comments() {
+    let rules = rules(
+        Format::Bucket4j,
+        "
+bucket4j:
+  filters:
+  - rate-limits:
+    - bandwidths:
+      - { id: 하루, capacity: 9, time: 1, unit: days }
+      - { id: fast, capacity: 3, time: 1, unit: minutes }
+      - { id: fast, capacity: 1, time: 1, unit: seconds }
+      - { id: api-분, capacity: 2, time: 30, unit: seconds }
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: `하루`: a band cannot have this id (line 6)",
+            "# changed: the band `api-분` has the id `api--` (line 9)",
+            "# not carried over: the id `fast` of a band: another band of the rule has it (line 8)",
+            "- { capacity: 9, window: 1d }",
+            "- { id: fast, capacity: 3, window: 1m }",
+            "- { capacity: 1, window: 1s }",
+            "- { id: api--, capacity: 2, window: 30s }",
+        ],
+    );
 }

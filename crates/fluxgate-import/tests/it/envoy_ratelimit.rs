@@ -239,6 +239,67 @@ descriptors:
 }
 
 #[test]
+fn patterns_are_left_out_wherever_their_star_is() {
+    let rules = rules(
+        Format::EnvoyRatelimit,
+        "
+domain: api
+descriptors:
+  - key: path
+    rate_limit: { unit: hour, requests_per_unit: 2 }
+  - key: path
+    value: /a/*/b
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+  - key: path
+    value: '*.png'
+    descriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: 1 } } ]
+  - key: 'x*'
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: the pattern `/a/*/b` of `path`, and all below it (line 6)",
+            "# not carried over: the pattern `*.png` of `path`, and all below it (line 9)",
+            "# not carried over: the pattern `x*`, and all below it (line 12)",
+            "- id: path",
+        ],
+    );
+    assert_eq!(rules.matches("- id: ").count(), 1, "{rules}");
+    let path = "\"attributes\":{\"path\":\"/a/x/b\"}";
+    assert_eq!(at_once(&rules, &[path; 3]), "aad");
+}
+
+#[test]
+fn metrics_and_metadata_are_in_comments() {
+    let rules = rules(
+        Format::EnvoyRatelimit,
+        "
+domain: api
+descriptors:
+  - key: a
+    metadata: { team: [x] }
+    value_to_metric: true
+    descriptors:
+      - key: b
+        detailed_metric: true
+        rate_limit: { unit: hour, requests_per_unit: 1 }
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: `metadata`: responses have none (line 5)",
+            "# not carried over: `value_to_metric`: metrics have the rule, but no values (line 6)",
+            "rule_sets:",
+            "# not carried over: `detailed_metric`: metrics have the rule, but no values (line 9)",
+            "- id: a-b",
+        ],
+    );
+}
+
+#[test]
 fn merge_keys_are_resolved() {
     let rules = rules(
         Format::EnvoyRatelimit,

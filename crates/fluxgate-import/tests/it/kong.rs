@@ -2,7 +2,7 @@
 
 use fluxgate_import::Format;
 
-use super::{assert_lines, at_once, rules};
+use super::{assert_lines, at_once, import, rules};
 
 const SHOP: &str = r#"
 _format_version: "3.0"
@@ -276,6 +276,8 @@ plugins:
     assert_lines(
         &rules,
         &[
+            "# not carried over: `policy`, `redis`, `redis_host`, `sync_rate`, `dictionary_name`: the `store` of \
+             the config says where counters are (line 14)",
             "# not carried over: the plugin `rate-limiting`: it has no limit (line 30)",
             "# not carried over: `seconds` in `config` (line 33)",
             "# not carried over: `ordering` in a plugin (line 9)",
@@ -287,7 +289,114 @@ plugins:
             "- id: global-advanced",
         ],
     );
-    assert_eq!(rules.matches("# not carried over").count(), 7, "{rules}");
+    assert_eq!(rules.matches("# not carried over").count(), 8, "{rules}");
+}
+
+#[test]
+fn a_limit_by_route_is_a_limit_of_each() {
+    let rules = rules(
+        Format::Kong,
+        "
+_format_version: '3.0'
+services:
+- name: shop
+  routes:
+  - { name: all, paths: [/] }
+  - { name: reads, paths: [/api], methods: [GET] }
+  - { name: orders, paths: [/api/orders] }
+- name: other
+  routes: [ { name: other, paths: [/other] } ]
+plugins:
+- name: rate-limiting-advanced
+  service: shop
+  config: { limit: [1], window_size: [60], identifier: route }
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "- id: shop-advanced-reads",
+            "methods: [GET]",
+            "- id: shop-advanced-orders",
+            "- id: shop-advanced-all",
+        ],
+    );
+    assert!(!rules.contains("advanced-other"), "{rules}");
+    let requests = [
+        ("POST", "/api/orders"),
+        ("POST", "/api/orders/1"),
+        ("GET", "/api/x"),
+        ("GET", "/api/y"),
+        ("GET", "/"),
+        ("GET", "/x"),
+        ("GET", "/other"),
+    ];
+    let requests = requests.map(|(method, path)| {
+        format!("\"ip\":\"192.0.2.1\",\"method\":\"{method}\",\"path\":\"{path}\"")
+    });
+    let requests: Vec<_> = requests.iter().map(String::as_str).collect();
+    assert_eq!(at_once(&rules, &requests), "adadada");
+}
+
+#[test]
+fn a_limit_by_route_of_one_route_is_one_rule() {
+    let rules = rules(
+        Format::Kong,
+        "
+_format_version: '3.0'
+routes:
+- name: r
+  paths: [/a]
+  plugins:
+  - { name: rate-limiting, config: { minute: 1, limit_by: route } }
+",
+    );
+    assert_lines(&rules, &["- id: r", "scope: global"]);
+    assert_eq!(rules.matches("- id: ").count(), 1, "{rules}");
+}
+
+#[test]
+fn what_is_not_about_limits_is_in_one_comment() {
+    let rules = rules(
+        Format::Kong,
+        "
+_format_version: '3.0'
+services:
+- name: s
+  url: http://s
+  enabled: false
+  routes:
+  - name: r
+    paths: [/a]
+    strip_path: false
+    plugins:
+    - name: rate-limiting
+      ordering: { before: { access: [key-auth] } }
+      config: { minute: 1, policy: redis, redis: { host: h } }
+- { name: t, url: 'http://t' }
+upstreams: [ { name: u } ]
+plugins:
+- { name: cors }
+- { name: key-auth }
+- name: rate-limiting-advanced
+  config: { limit: [1], window_size: [60], strategy: redis, redis: { host: h }, header_name: H }
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: `url` of services, `strip_path` of routes, `upstreams`, the plugins \
+             `cors`, `key-auth`: rules only limit (line 5)",
+            "# not carried over: `enabled: false` of service `s`: its rules apply (line 6)",
+            "# not carried over: `policy`, `redis`, `strategy`: the `store` of the config says where \
+             counters are (line 14)",
+            "rule_sets:",
+            "# not carried over: `ordering` in a plugin (line 13)",
+            "- id: r",
+            "# not carried over: `header_name`: only `identifier: header` reads it (line 21)",
+            "- id: global-advanced",
+        ],
+    );
 }
 
 #[test]
@@ -326,4 +435,18 @@ plugins:
     );
     let (a, other) = (request("/a", ""), request("/b", ""));
     assert_eq!(at_once(&rules, &[&a, &a, &other, &other]), "adaa");
+}
+
+#[test]
+fn the_number_of_rules_has_a_bound() {
+    let routes: String = (0..1_100)
+        .map(|index| format!("- {{ name: r{index}, paths: [/{index}] }}\n"))
+        .collect();
+    let plugin = "- { name: rate-limiting, config: { minute: 1, limit_by: route } }\n";
+    let text = format!(
+        "_format_version: '3.0'\nroutes:\n{routes}plugins:\n{}",
+        plugin.repeat(10)
+    );
+    let error = import(Format::Kong, &text).unwrap_err().to_string();
+    assert_eq!(error, "1:1: the plugins have more than 10000 rules");
 }

@@ -9,6 +9,7 @@ mod envoy_ratelimit;
 mod kong;
 mod nginx;
 mod openfluxgate;
+mod properties;
 mod rejected;
 mod spring_cloud_gateway;
 

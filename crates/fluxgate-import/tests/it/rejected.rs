@@ -144,7 +144,7 @@ const REJECTED: &[(Format, &str, &str)] = &[
     (
         Format::Kong,
         "_format_version: '3.0'\nplugins: [ { name: rate-limiting, config: { minute: 1, limit_by: moon } } ]",
-        "2:66: `limit_by` must be one of consumer, credential, ip, service, header, path, consumer-group; `moon` is not",
+        "2:66: `limit_by` must be one of consumer, credential, ip, service, route, header, path, consumer-group; `moon` is not",
     ),
     (
         Format::Kong,
@@ -160,6 +160,21 @@ const REJECTED: &[(Format, &str, &str)] = &[
         Format::Kong,
         "_format_version: '3.0'\nplugins: [ { name: rate-limiting, service: ghost, config: { minute: 1 } } ]",
         "2:44: there is no service `ghost`",
+    ),
+    (
+        Format::OpenFluxgate,
+        "fluxgate.redis.uri=redis://a\nfluxgate.mongo.enabled=true\n",
+        "1:1: this is not YAML but a .properties file; convert it to application.yml",
+    ),
+    (
+        Format::Bucket4j,
+        "bucket4j: { filters: [] }\nbucket4j.enabled: false\n",
+        "2:1: `bucket4j.enabled` must be written as `enabled` below `bucket4j`",
+    ),
+    (
+        Format::Bucket4j,
+        "bucket4j: { filters: [ { rate-limits: [ { tokens-inheritance-strategy: MOON, bandwidths: [ { capacity: 1, time: 1, unit: days } ] } ] } ] }",
+        "1:72: `tokens-inheritance-strategy` must be one of RESET, AS_IS, ADDITIVE, PROPORTIONALLY; `MOON` is not",
     ),
     (
         Format::Bucket4j,
