@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 
 import "reflect-metadata";
 import * as nest from "@nestjs/common";
@@ -15,6 +14,7 @@ import * as forFastify from "fluxgate/fastify";
 import * as forKoa from "fluxgate/koa";
 import * as forNest from "fluxgate/nest";
 
+import { HOST } from "./support/host.js";
 import { start } from "./support/raw_http.js";
 import { Service } from "./support/service.js";
 
@@ -39,6 +39,8 @@ rule_sets:
       - { id: rate, scope: per_user, bands: [3/h] }
 `;
 
+const SLOTS_HELD = 'fluxgate_slots_held{rule_set="exports",rule="at-once"}';
+
 describe("in applications", () => {
   let service;
   let client;
@@ -46,7 +48,7 @@ describe("in applications", () => {
   before(async () => {
     service = await Service.start(CONFIG);
     const onWarning = (message) => warnings.push(message);
-    client = new Client(service.url, { deadline: 2_000, onWarning });
+    client = new Client(service.url, { deadline: 10_000, onWarning });
   });
   after(async () => {
     await client.close();
@@ -55,7 +57,7 @@ describe("in applications", () => {
 
   /** Runs a test with an Express application that listens. */
   async function listening(app, run) {
-    const server = app.listen(0, "127.0.0.1");
+    const server = app.listen(0, HOST);
     await new Promise((resolve) => server.once("listening", resolve));
     try {
       return await run((path, headers = {}) =>
@@ -135,7 +137,7 @@ describe("in applications", () => {
       for (const expected of [200, 200, 200, 429]) {
         const { status, headers } = await get("/", { "X-User-Id": "slots" });
         assert.equal(status, expected, JSON.stringify(headers));
-        await sleep(50);
+        await service.reaches(SLOTS_HELD, 0);
       }
     });
   });
@@ -149,7 +151,7 @@ describe("in applications", () => {
       for (let at = 0; at < 3; at += 1) assert.equal((await get("/")).status, 200);
     });
     assert.equal(warnings.length, 1, warnings.join("\n"));
-    const options = { deadline: 2_000, onError: "raise", onWarning: () => {} };
+    const options = { deadline: 10_000, onError: "raise", onWarning: () => {} };
     const raising = new Client(service.url, options);
     const failing = express();
     failing.use(forExpress.rateLimit({ client: raising, ruleSet: "addresses", ip: () => "nowhere" }));
@@ -238,7 +240,7 @@ describe("in applications", () => {
     const headers = { "x-user-id": "inject" };
     for (let at = 0; at < 3; at += 1) {
       assert.equal((await app.inject({ url: "/", headers })).statusCode, 200);
-      await sleep(50);
+      await service.reaches(SLOTS_HELD, 0);
     }
     await app.close();
   });
@@ -272,7 +274,7 @@ describe("in applications", () => {
     nest.Module({ controllers: [Routes] })(App);
     const app = await NestFactory.create(App, { logger: false });
     app.useGlobalFilters(new Shortener());
-    await app.listen(0, "127.0.0.1");
+    await app.listen(0, HOST);
     const url = await app.getUrl();
     const statuses = [];
     for (let at = 0; at < 3; at += 1) statuses.push((await fetch(`${url}/limited`)).status);

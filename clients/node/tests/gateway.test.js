@@ -6,6 +6,7 @@ import { after, before, describe, test } from "node:test";
 
 import { Client } from "fluxgate";
 
+import { HOST } from "./support/host.js";
 import { start } from "./support/raw_http.js";
 import { SERVERS } from "./support/servers.js";
 import { Service } from "./support/service.js";
@@ -65,15 +66,15 @@ describe("refusals are those of the gateway", () => {
   let upstream;
   before(async () => {
     upstream = http.createServer((_, response) => response.end("ok"));
-    await new Promise((resolve) => upstream.listen(0, "127.0.0.1", resolve));
+    await new Promise((resolve) => upstream.listen(0, HOST, resolve));
   });
   after(() => upstream.close());
 
   for (const [name, startServer] of Object.entries(SERVERS)) {
     test(name, async () => {
-      const text = config(`http://127.0.0.1:${upstream.address().port}`);
+      const text = config(`http://${HOST}:${upstream.address().port}`);
       const services = await Promise.all([Service.start(text), Service.start(text)]);
-      const client = new Client(services[0].url, { deadline: 2_000, onError: "raise" });
+      const client = new Client(services[0].url, { deadline: 10_000, onError: "raise" });
       const server = await startServer({ client, ruleSet: "api" }, () => {});
       try {
         const statuses = new Set();

@@ -27,7 +27,7 @@ nest.Get()(Routes.prototype, "get", Object.getOwnPropertyDescriptor(Routes.proto
 class App {}
 nest.Module({ controllers: [Routes] })(App);
 const [url, user] = process.argv.slice(2);
-const client = new Client(url, { deadline: 2000 });
+const client = new Client(url, { deadline: 10_000 });
 const app = await NestFactory.create(App, { logger: false });
 app.useGlobalGuards(rateLimit({ client, ruleSet: "api", user: () => user }));
 await app.listen(0, "127.0.0.1");

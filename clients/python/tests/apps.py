@@ -5,6 +5,8 @@ import threading
 import time
 from urllib.parse import parse_qs
 
+from .service import HOST
+
 CHUNK = b"chunk\n"
 
 
@@ -42,7 +44,7 @@ class Uvicorn(Server):
             logging.getLogger(name).disabled = True
         config = uvicorn.Config(
             app,
-            host="127.0.0.1",
+            host=HOST,
             port=0,
             log_config=None,
             timeout_graceful_shutdown=1,
@@ -52,7 +54,7 @@ class Uvicorn(Server):
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not self._server.started:
             assert time.monotonic() < end and self._thread.is_alive(), "uvicorn does not start"
             time.sleep(0.002)
@@ -71,7 +73,7 @@ class Werkzeug(Server):
         from werkzeug.serving import make_server
 
         logging.getLogger("werkzeug").disabled = True
-        self._server = make_server("127.0.0.1", 0, app, threaded=True)
+        self._server = make_server(HOST, 0, app, threaded=True)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.01,), daemon=True
         )
@@ -94,7 +96,7 @@ class Waitress(Server):
         logging.getLogger("waitress.queue").disabled = True
         self._server = create_server(
             app,
-            host="127.0.0.1",
+            host=HOST,
             port=0,
             threads=16,
             clear_untrusted_proxy_headers=False,

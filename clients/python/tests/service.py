@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -19,23 +20,28 @@ ROOT = Path(__file__).resolve().parents[3]
 BINARY = os.environ.get("FLUXGATE") or str(ROOT / "target/debug/fluxgate")
 CONFORMANCE = json.loads((ROOT / "clients/conformance.json").read_text())
 
+_PID = os.getpid()
+#: A loopback address of this process. On 127.0.0.1 another process could take a port that is free
+#: before a service listens on it, or while it restarts.
+HOST = f"127.{1 + (_PID >> 16)}.{_PID >> 8 & 255}.{_PID & 255}"
+_ports = itertools.count(10_000)
+
 
 def free_port():
-    """Returns a port that was free a moment ago."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+    """Returns a port of HOST that is given to nothing else. The kernel only gives higher ones."""
+    return next(_ports)
 
 
 class Service:
     """The binary with a config. `${API}` and `${GATEWAY}` become free addresses."""
 
-    def __init__(self, config, port=None):
-        self.port = port or free_port()
+    def __init__(self, config):
+        self.port = free_port()
         self.gateway_port = free_port()
+        self.url = f"http://{HOST}:{self.port}"
         self.folder = tempfile.mkdtemp(prefix="fluxgate-")
-        config = config.replace("${API}", f"127.0.0.1:{self.port}")
-        config = config.replace("${GATEWAY}", f"127.0.0.1:{self.gateway_port}")
+        config = config.replace("${API}", f"{HOST}:{self.port}")
+        config = config.replace("${GATEWAY}", f"{HOST}:{self.gateway_port}")
         Path(self.folder, "config.yaml").write_text(config)
         self._start()
 
@@ -47,10 +53,10 @@ class Service:
                 stdout=log,
                 stderr=log,
             )
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while True:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/livez", timeout=1):
+                with urllib.request.urlopen(f"{self.url}/livez", timeout=1):
                     return
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > end:
@@ -62,10 +68,6 @@ class Service:
         """Ends the process and starts another."""
         self._stop()
         self._start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
 
     def metric(self, name):
         """Returns the sum of a metric."""
@@ -92,21 +94,20 @@ class Service:
 class FaultProxy:
     """Stands between a client and the service. The modes are those of clients/README.md."""
 
-    def __init__(self, target, mode="up"):
+    def __init__(self, target, mode="up", host=HOST):
         self._target = target
+        self._host = host
         self._lock = threading.Lock()
         self._connections = set()
         self._listener = None
         self._asked = 0
         self.mode = "up"
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            self.port = sock.getsockname()[1]
+        self.port = free_port() if host == HOST else 0
         self.set_mode(mode)
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._host}:{self.port}"
 
     def set_mode(self, mode):
         if mode in ("down", "restart"):
@@ -118,8 +119,9 @@ class FaultProxy:
         if mode != "down" and self._listener is None:
             listener = socket.socket()
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", self.port))
+            listener.bind((self._host, self.port))
             listener.listen(512)
+            self.port = listener.getsockname()[1]
             self._listener = listener
             threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
@@ -189,7 +191,7 @@ class FaultProxy:
                 if mode == "slow":
                     time.sleep(1)
                 if server is None:
-                    server = socket.create_connection(("127.0.0.1", self._target))
+                    server = socket.create_connection((HOST, self._target))
                     server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     with self._lock:
                         self._connections.add(server)
@@ -234,7 +236,7 @@ class RawRequest:
     """A request that is sent exactly as it stands."""
 
     def __init__(self, port, method, path, headers):
-        self._sock = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._sock = socket.create_connection((HOST, port), timeout=30)
         lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
         if method in ("POST", "PUT", "PATCH"):
             lines.append("Content-Length: 0")

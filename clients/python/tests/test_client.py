@@ -15,7 +15,8 @@ from pathlib import Path
 import fluxgate
 from fluxgate import Client, Denied
 
-from .service import CONFORMANCE, FaultProxy, Service, free_port
+from .service import BINARY, CONFORMANCE, HOST, FaultProxy, Service, free_port
+from .stalls import elapsed
 
 CONFIG = "\n".join(CONFORMANCE["configs"]["main"])
 # Slots that are renewed twice in three seconds, also on a busy machine.
@@ -41,7 +42,7 @@ def sockets():
     return sum(link.startswith(("socket:", "anon_inode:[eventpoll]")) for link in links)
 
 
-def wait_until(holds, seconds=5.0):
+def wait_until(holds, seconds=20.0):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it does not come true"
@@ -52,14 +53,14 @@ class Answering:
     """A server that answers each connection with a function."""
 
     def __init__(self, answer):
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((HOST, 0))
         self._answer = answer
         self.connections = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"http://{HOST}:{self._listener.getsockname()[1]}"
 
     def _accept(self):
         while True:
@@ -131,11 +132,11 @@ class Deadlines(unittest.TestCase):
             with Answering(answer) as server, Client(server.url, deadline=0.2) as fg:
                 begin = time.monotonic()
                 self.assertEqual(fg.check("set").outcome, "failed_open")
-                self.assertLess(time.monotonic() - begin, 0.5)
+                self.assertLess(elapsed(begin), 0.4)
 
     def test_a_host_that_does_not_accept(self):
         # A full backlog: the connection is never made.
-        with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        with socket.create_server((HOST, 0), backlog=0) as listener:
             address = listener.getsockname()
             waiting = []
             for _ in range(4):
@@ -143,10 +144,10 @@ class Deadlines(unittest.TestCase):
                 sock.setblocking(False)
                 sock.connect_ex(address)
                 waiting.append(sock)
-            with Client(f"http://127.0.0.1:{address[1]}", deadline=0.2) as fg:
+            with Client(f"http://{HOST}:{address[1]}", deadline=0.2) as fg:
                 begin = time.monotonic()
                 self.assertEqual(fg.check("set").outcome, "failed_open")
-                self.assertLess(time.monotonic() - begin, 0.5)
+                self.assertLess(elapsed(begin), 0.4)
             for sock in waiting:
                 sock.close()
 
@@ -154,12 +155,14 @@ class Deadlines(unittest.TestCase):
         with Client("http://does-not-exist.invalid:1", deadline=0.3) as fg:
             begin = time.monotonic()
             self.assertEqual(fg.check("set").outcome, "failed_open")
-            self.assertLess(time.monotonic() - begin, 0.8)
+            self.assertLess(elapsed(begin), 0.6)
 
     def test_names_are_resolved(self):
         with Service(CONFIG) as service:
-            with Client(f"http://localhost:{service.port}", deadline=2) as fg:
+            proxy = FaultProxy(service.port, host="127.0.0.1")
+            with Client(f"http://localhost:{proxy.port}", deadline=10) as fg:
                 self.assertEqual(fg.check("api-limits", user="ann").remaining, 1)
+            proxy.close()
 
     def test_answers_that_are_no_decisions(self):
         for body in [b"[]", b"{}", b"null", b"1", b"{", b'{"allowed":true}', b"[" * 100_000,
@@ -248,7 +251,7 @@ class Connections(unittest.TestCase):
         code = f"""
 import os, sys
 from fluxgate import Client
-fg = Client("{self.proxy.url}", on_error="raise", deadline=2)
+fg = Client("{self.proxy.url}", on_error="raise", deadline=10)
 hold = fg.hold("slots", user="ann")
 pids = []
 for child in range(4):
@@ -268,7 +271,7 @@ for pid in pids:
 assert hold.is_open and hold.release()
 fg.close()
 """
-        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=30)
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
 
     def test_https_with_an_authority_of_ones_own(self):
         try:
@@ -276,23 +279,20 @@ fg.close()
         except ImportError:
             self.skipTest("trustme is missing")
         authority = trustme.CA()
-        certificate = authority.issue_cert("localhost")
+        certificate = authority.issue_cert(HOST)
         with tempfile.TemporaryDirectory() as folder:
             authority.cert_pem.write_to_path(f"{folder}/ca.pem")
             certificate.cert_chain_pems[0].write_to_path(f"{folder}/tls.crt")
             certificate.private_key_pem.write_to_path(f"{folder}/tls.key")
-            config = CONFIG.replace(
-                'api: "${API}"',
-                f'api: {{ address: "127.0.0.1:{free_port()}", tls: '
-                f'{{ cert: "{folder}/tls.crt", key: "{folder}/tls.key" }} }}',
-            )
-            port = int(config.split('address: "127.0.0.1:')[1].split('"')[0])
-            with Tls(config, port, folder) as url:
-                with Client(url, ca=f"{folder}/ca.pem", on_error="raise", deadline=3) as fg:
+            port = free_port()
+            tls = f'{{ cert: "{folder}/tls.crt", key: "{folder}/tls.key" }}'
+            api = f'api: {{ address: "{HOST}:{port}", tls: {tls} }}'
+            with Tls(CONFIG.replace('api: "${API}"', api), port, folder) as url:
+                with Client(url, ca=f"{folder}/ca.pem", on_error="raise", deadline=10) as fg:
                     for remaining in (1, 0):
                         self.assertEqual(fg.check("api-limits", user="a").remaining, remaining)
                     self.assertEqual(fg._transport.idle_connections(), 1)
-                with Client(url, on_error="raise", deadline=3) as fg:
+                with Client(url, on_error="raise", deadline=10) as fg:
                     with self.assertRaises(fluxgate.Unavailable) as raised:
                         fg.check("api-limits", user="a")
                     self.assertIsInstance(raised.exception.__cause__, ssl.SSLError)
@@ -305,8 +305,6 @@ class Tls:
         self._config, self._port, self._folder = config, port, folder
 
     def __enter__(self):
-        from .service import BINARY
-
         Path(self._folder, "config.yaml").write_text(self._config)
         command = [BINARY, "run", "--config", "config.yaml"]
         null = subprocess.DEVNULL
@@ -314,10 +312,10 @@ class Tls:
 
         def is_up():
             with socket.socket() as sock:
-                return sock.connect_ex(("127.0.0.1", self._port)) == 0
+                return sock.connect_ex((HOST, self._port)) == 0
 
-        wait_until(is_up, 20)
-        return f"https://localhost:{self._port}"
+        wait_until(is_up, 60)
+        return f"https://{HOST}:{self._port}"
 
     def __exit__(self, *_):
         self._process.kill()
@@ -386,8 +384,8 @@ class Holds(unittest.TestCase):
         hold = self.fg.hold("slots", user="ann")
         self.proxy.set_mode("down")
         time.sleep(1.4)
-        self.proxy.set_mode("up")
         with self.assertLogs("fluxgate", "WARNING"):
+            self.proxy.set_mode("up")
             wait_until(lambda: not hold.is_open)
         with self.assertRaises(fluxgate.HoldEnded):
             hold.settle(1)
@@ -401,12 +399,12 @@ class Holds(unittest.TestCase):
         wait_until(lambda: self.fg.peek("costs", user="ann").remaining == 7)
 
     def test_holds_by_their_ids(self):
-        decision = self.fg.check("slots", user="ann")
-        self.assertAlmostEqual(decision.hold_for, 1.0)
-        self.assertTrue(self.fg.renew(decision.hold, 1))
+        decision = self.fg.check("late-slots", user="ann")
+        self.assertAlmostEqual(decision.hold_for, 60.0)
+        self.assertTrue(self.fg.renew(decision.hold, 60))
         self.assertTrue(self.fg.release(decision.hold))
         self.assertFalse(self.fg.release(decision.hold))
-        self.assertFalse(self.fg.renew(decision.hold, 1))
+        self.assertFalse(self.fg.renew(decision.hold, 60))
         with self.assertRaises(fluxgate.HoldEnded):
             self.fg.settle(decision.hold, 1)
         self.assertFalse(self.fg.cancel("AAAAAAAAAAAAAAAAAAAAAAAAAA"))

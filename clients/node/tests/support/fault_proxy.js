@@ -3,10 +3,12 @@
 import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { HOST, freePort } from "./host.js";
+
 export class FaultProxy {
   #target;
   #server = undefined;
-  #port = 0;
+  #port = freePort();
   #sockets = new Set();
   /** How many calls have arrived. */
   asked = 0;
@@ -21,7 +23,7 @@ export class FaultProxy {
   }
 
   get url() {
-    return `http://127.0.0.1:${this.#port}`;
+    return `http://${HOST}:${this.#port}`;
   }
 
   /** How many connections of clients are open. */
@@ -53,8 +55,7 @@ export class FaultProxy {
   async #listen() {
     if (this.#server !== undefined) return;
     this.#server = net.createServer((socket) => this.#serve(socket));
-    await new Promise((resolve) => this.#server.listen(this.#port, "127.0.0.1", resolve));
-    this.#port = this.#server.address().port;
+    await new Promise((resolve) => this.#server.listen(this.#port, HOST, resolve));
   }
 
   #track(socket) {
@@ -72,7 +73,7 @@ export class FaultProxy {
     let isSwallowing = false;
     const forward = (request) => {
       if (upstream === undefined) {
-        upstream = this.#track(net.connect(this.#target, "127.0.0.1"));
+        upstream = this.#track(net.connect(this.#target, HOST));
         upstream.on("data", (chunk) => (isSwallowing ? client.destroy() : client.write(chunk)));
         upstream.on("close", () => client.destroy());
         client.on("close", () => upstream.destroy());

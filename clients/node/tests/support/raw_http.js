@@ -2,9 +2,11 @@
 
 import net from "node:net";
 
+import { HOST } from "./host.js";
+
 /** Sends a request. `finish` resolves to the response, `abort` closes the connection. */
 export function start(port, { method = "GET", path, headers = [] }) {
-  const socket = net.connect(port, "127.0.0.1");
+  const socket = net.connect(port, HOST);
   const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`).join("");
   socket.write(`${method} ${path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n${lines}\r\n`);
   const chunks = [];

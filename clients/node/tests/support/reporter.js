@@ -20,6 +20,7 @@ export default async function* (source) {
       yield `failed: ${file}: ${data.name}\n${error?.cause?.stack ?? error?.stack ?? error}\n\n`;
     } else if (data.skip !== undefined) {
       skipped += 1;
+      if (typeof data.skip === "string") yield `skipped: ${file}: ${data.name}: ${data.skip}\n`;
     } else {
       passed += 1;
     }

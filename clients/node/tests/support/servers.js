@@ -17,7 +17,9 @@ import { rateLimit as fastifyLimit } from "fluxgate/fastify";
 import { rateLimit as koaLimit } from "fluxgate/koa";
 import { rateLimit as nestLimit } from "fluxgate/nest";
 
-const LISTEN = { host: "127.0.0.1", port: 0 };
+import { HOST } from "./host.js";
+
+const LISTEN = { host: HOST, port: 0 };
 
 /** Start a server with the middleware. `onRun(headers)` is called whenever the handler runs. */
 export const SERVERS = {

@@ -7,6 +7,9 @@ import os from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { HOST, freePort } from "./host.js";
+import { until } from "./until.js";
+
 const BINARY = process.env.FLUXGATE;
 
 export class Service {
@@ -20,12 +23,12 @@ export class Service {
     for (const [name, content] of Object.entries(files)) {
       await writeFile(path.join(service.#folder, name), content);
     }
-    service.port = await freePort();
-    service.gatewayPort = await freePort();
-    service.url = `${scheme}://127.0.0.1:${service.port}`;
+    service.port = freePort();
+    service.gatewayPort = freePort();
+    service.url = `${scheme}://${HOST}:${service.port}`;
     const text = config
-      .replaceAll("${API}", `127.0.0.1:${service.port}`)
-      .replaceAll("${GATEWAY}", `127.0.0.1:${service.gatewayPort}`);
+      .replaceAll("${API}", `${HOST}:${service.port}`)
+      .replaceAll("${GATEWAY}", `${HOST}:${service.gatewayPort}`);
     await writeFile(path.join(service.#folder, "fluxgate.yaml"), text);
     await service.run();
     return service;
@@ -43,8 +46,8 @@ export class Service {
     child.stderr.on("data", (chunk) => (output += chunk));
     let failure;
     child.on("error", (error) => (failure = error));
-    for (let tries = 0; tries < 1_000; tries += 1) {
-      if (failure !== undefined || child.exitCode !== null) break;
+    const end = performance.now() + 60_000;
+    while (failure === undefined && child.exitCode === null && performance.now() < end) {
       if (await accepts(this.port)) return;
       await sleep(10);
     }
@@ -73,29 +76,26 @@ export class Service {
     return line === undefined ? 0 : Number(line.slice(name.length));
   }
 
-  /** Waits until a metric has a value: gauges may be a moment late. */
-  async reaches(name, expected) {
-    let value;
-    for (let tries = 0; tries < 50; tries += 1) {
-      value = await this.metric(name);
-      if (value === expected) return;
-      await sleep(100);
-    }
-    throw new Error(`${name} is ${value}, not ${expected}`);
+  /** Waits until a metric has a value. */
+  reaches(name, expected, seconds) {
+    return until(`${name} is ${expected}`, async () => (await this.metric(name)) === expected, seconds);
   }
-}
 
-async function freePort() {
-  const server = net.createServer();
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  /** Returns how many slots are held, by all rules. */
+  async slotsHeld() {
+    const text = await (await fetch(`${this.url}/metrics`)).text();
+    const lines = text.matchAll(/^fluxgate_slots_held\{.*\} (\d+)$/gm);
+    return Array.from(lines, ([, held]) => Number(held)).reduce((sum, held) => sum + held, 0);
+  }
+
+  get pid() {
+    return this.#process.pid;
+  }
 }
 
 function accepts(port) {
   return new Promise((resolve) => {
-    const socket = net.connect(port, "127.0.0.1");
+    const socket = net.connect(port, HOST);
     socket.on("connect", () => {
       socket.destroy();
       resolve(true);
