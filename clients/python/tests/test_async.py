@@ -4,9 +4,11 @@ import asyncio
 import gc
 import time
 import unittest
+from unittest import mock
 
 import fluxgate
 from fluxgate import AsyncClient, Denied
+from fluxgate._async_transport import Connection
 
 from .service import FaultProxy, Service
 from .stalls import elapsed
@@ -106,6 +108,20 @@ class Async(unittest.IsolatedAsyncioTestCase):
             await task
         self.proxy.set_mode("up")
         await asyncio.sleep(1.2)
+        await wait_until(lambda: self.slots() == 0)
+        self.assertEqual(self.service.metric("fluxgate_holds"), 0)
+
+    async def test_a_check_that_is_cancelled_when_it_is_answered_leaves_no_slot(self):
+        original = Connection._feed
+
+        def feed_and_cancel(connection, data):
+            original(connection, data)
+            task.cancel()
+
+        task = asyncio.ensure_future(self.fg.check("late-slots", user="ann"))
+        with mock.patch.object(Connection, "_feed", feed_and_cancel):
+            with self.assertRaises(asyncio.CancelledError):
+                await task
         await wait_until(lambda: self.slots() == 0)
         self.assertEqual(self.service.metric("fluxgate_holds"), 0)
 

@@ -21,6 +21,8 @@ class Connection(asyncio.Protocol):
         self._parser: Optional[ResponseParser] = None
         self._answer: Optional[asyncio.Future[Response]] = None
         self._error: Optional[BaseException] = None
+        #: The answer, if its call was cancelled after it had arrived.
+        self.unread: Optional[Response] = None
         #: Gets the answer if its call is gone.
         self.on_late: Optional[Callable[[Optional[Response]], None]] = None
         self.idle_since = 0.0
@@ -89,6 +91,11 @@ class Connection(asyncio.Protocol):
         try:
             self._transport.write(request)
             return await answer
+        except asyncio.CancelledError:
+            # A task that is cancelled before it runs again does not get what it awaited.
+            if not answer.cancelled() and answer.exception() is None:
+                self.unread = answer.result()
+            raise
         finally:
             timer.cancel()
             self._answer = None
@@ -130,7 +137,12 @@ class AsyncTransport:
         try:
             response = await connection.call(self.settings.request(path, body), end)
         except (asyncio.CancelledError, DeadlineExceeded):
-            if on_late is None or not self._wait_late(connection, on_late):
+            unread, connection.unread = connection.unread, None
+            if unread is not None:
+                self._give_back(connection, unread)
+                if on_late is not None:
+                    on_late(unread)
+            elif on_late is None or not self._wait_late(connection, on_late):
                 connection.close()
             raise
         except BaseException:
