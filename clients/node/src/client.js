@@ -36,6 +36,7 @@ export class Client {
   #onWarning;
   #isFailing = false;
   #onError;
+  #undoCheck = this.#undo((answer) => [readDecision(answer)]);
 
   constructor(url, options = {}) {
     const {
@@ -65,7 +66,7 @@ export class Client {
     const body = fieldsOf(request);
     body.rule_set = ruleSet;
     try {
-      return await this.#ask(CHECK, body, readDecision, (answer) => this.#abandon(answer));
+      return await this.#ask(CHECK, body, readDecision, this.#undoCheck);
     } catch (error) {
       return this.fallback(error);
     }
@@ -86,9 +87,9 @@ export class Client {
       }
       return decisions.map((json) => decisionFrom(json));
     };
-    const onLate = (answer) => read(answer).forEach((decision) => this.#giveBack(decision));
+    const onLate = this.#undo(read);
     try {
-      return await this.#ask("/v1/check/batch", { checks }, read, ifValid(onLate));
+      return await this.#ask("/v1/check/batch", { checks }, read, onLate);
     } catch (error) {
       const decision = this.fallback(error);
       return checks.map(() => decision);
@@ -97,7 +98,7 @@ export class Client {
 
   /** Charges one bucket whose limit comes with the call, or one configured rule. */
   async consume(request) {
-    const onLate = ifValid((answer) => this.#giveBack(readConsumed(answer)));
+    const onLate = this.#undo((answer) => [readConsumed(answer)]);
     try {
       return await this.#ask("/v1/consume", fieldsOf(request), readConsumed, onLate);
     } catch (error) {
@@ -166,18 +167,11 @@ export class Client {
 
   /**
    * Cancels the reservation of a decision with a delay, which ends its hold as well. Resolves to
-   * whether it was cancelled now.
+   * whether it was cancelled now. If the service does not answer, the call is repeated in the
+   * background.
    */
-  async cancel({ reservation }) {
-    if (reservation === null) return false;
-    try {
-      await this.#ask("/v1/cancel", { reservation }, readJson);
-      return true;
-    } catch (error) {
-      // It passes by itself.
-      if (error instanceof Unavailable || error instanceof InvalidRequest) return false;
-      throw error;
-    }
+  async cancel(decision) {
+    return decision.reservation !== null && this.#holds.cancel(decision);
   }
 
   /** Cancels a reservation and returns the denial of the same request. */
@@ -243,14 +237,19 @@ export class Client {
     this.#onWarning(`FluxGate does not decide: ${error.message}`, error);
   }
 
-  /** Gives back what a decision has taken that came too late. */
-  #abandon(answer) {
-    ifValid((answer) => this.#giveBack(readDecision(answer)))(answer);
-  }
-
-  #giveBack(decision) {
-    if (decision.reservation !== null) this.cancel(decision).catch(() => {});
-    else if (decision.hold !== null) this.#holds.abandon(decision);
+  /** Returns a function that gives back what an answer has taken that came too late. */
+  #undo(readAll) {
+    return (answer) => {
+      let decisions;
+      try {
+        decisions = readAll(answer);
+      } catch (error) {
+        // Nothing was decided.
+        if (error instanceof Unavailable || error instanceof InvalidRequest) return;
+        throw error;
+      }
+      for (const decision of decisions) this.#holds.abandon(decision);
+    };
   }
 }
 
@@ -262,17 +261,6 @@ function fieldsOf(request) {
     fields[FIELDS[name] ?? name] = name === "hold" ? duration(value) : value;
   }
   return fields;
-}
-
-/** Ignores answers that are no decisions. */
-function ifValid(use) {
-  return (answer) => {
-    try {
-      use(answer);
-    } catch (error) {
-      if (!(error instanceof Unavailable || error instanceof InvalidRequest)) throw error;
-    }
-  };
 }
 
 function emitWarning(message) {

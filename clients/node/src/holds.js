@@ -4,10 +4,10 @@ import { HoldEnded, InvalidRequest, Unavailable } from "./errors.js";
 
 /** How many holds the service renews in one call. */
 const MAX_RENEWED = 1_000;
-/** How long to wait before settlements that failed are tried again, in milliseconds. */
+/** How long to wait before calls that failed are repeated, in milliseconds. */
 const RETRY = 250;
-/** How many settlements are tried at a time. */
-const MAX_RETRIED = 8;
+/** How many calls are repeated at a time. */
+const MAX_REPEATED = 8;
 
 /** Returns all units and slots. */
 export const RELEASE = { cost: 0 };
@@ -79,13 +79,13 @@ export class Hold {
   }
 }
 
-/** Renews the holds of a client in one call, and settles those that could not be settled. */
+/** Renews the holds of a client in one call, and repeats the calls that end them if they fail. */
 export class HoldKeeper {
   #call;
   /** The holds that are renewed, by their ids. */
   #kept = new Map();
-  /** Settlements that failed, by the ids of their holds. */
-  #unsettled = new Map();
+  /** Calls that failed and give something back, by the ids of holds and reservations. */
+  #unfinished = new Map();
   #renewal = undefined;
   #renewalDue = Infinity;
   #retry = undefined;
@@ -94,11 +94,6 @@ export class HoldKeeper {
   /** `call(path, body)` resolves to the JSON of the answer. */
   constructor(call) {
     this.#call = call;
-  }
-
-  /** How many holds are renewed or wait to be settled. */
-  get size() {
-    return this.#kept.size + this.#unsettled.size;
   }
 
   keep(hold) {
@@ -154,14 +149,37 @@ export class HoldKeeper {
       await this.#settleNow(hold.id, settlement);
       return true;
     } catch (error) {
-      if (!isNotFound(error)) this.#settleLater(hold.id, settlement, endsAt, RETRY);
+      if (!isNotFound(error)) {
+        this.#repeat(hold.id, () => this.#settleNow(hold.id, settlement), endsAt, RETRY);
+      }
       return false;
     }
   }
 
-  /** Releases, in the background, the hold of a decision that came too late. */
-  abandon({ hold, holdMs }) {
-    this.#settleLater(hold, RELEASE, performance.now() + holdMs, 0);
+  /** Cancels a reservation, now or in the background. Returns whether it is cancelled by this. */
+  async cancel({ reservation, delayMs }) {
+    const call = () => this.#call("/v1/cancel", { reservation });
+    const endsAt = performance.now() + delayMs;
+    try {
+      await call();
+      return true;
+    } catch (error) {
+      if (error instanceof Unavailable) this.#repeat(reservation, call, endsAt, RETRY);
+      else if (!(error instanceof InvalidRequest)) throw error;
+      return false;
+    }
+  }
+
+  /** Gives back, in the background, what a decision has taken that came too late. */
+  abandon(decision) {
+    const { hold, holdMs, reservation, delayMs } = decision;
+    const now = performance.now();
+    if (reservation !== null) {
+      const call = () => this.#call("/v1/cancel", { reservation });
+      this.#repeat(reservation, call, now + delayMs, 0);
+    } else if (hold !== null) {
+      this.#repeat(hold, () => this.#settleNow(hold, RELEASE), now + holdMs, 0);
+    }
   }
 
   /** Stops renewing, and tries once to end what is still held. */
@@ -170,9 +188,9 @@ export class HoldKeeper {
     clearTimeout(this.#renewal);
     clearTimeout(this.#retry);
     const ended = Array.from(this.#kept.values(), ({ hold }) => hold.leave());
-    await Promise.all([...ended, this.#settleAll()]);
+    await Promise.all([...ended, this.#repeatAll()]);
     this.#kept.clear();
-    this.#unsettled.clear();
+    this.#unfinished.clear();
   }
 
   #settleNow(id, settlement) {
@@ -180,9 +198,10 @@ export class HoldKeeper {
     return this.#call("/v1/settle", { hold: id, ...settlement });
   }
 
-  #settleLater(id, settlement, endsAt, pause) {
+  /** Makes a call after a pause, again and again until it is answered or has no use any more. */
+  #repeat(id, call, endsAt, pause) {
     if (this.#isClosed) return;
-    this.#unsettled.set(id, { settlement, endsAt });
+    this.#unfinished.set(id, { call, endsAt });
     this.#scheduleRetry(pause);
   }
 
@@ -227,32 +246,32 @@ export class HoldKeeper {
   }
 
   #scheduleRetry(pause = RETRY) {
-    if (this.#isClosed || this.#retry !== undefined || this.#unsettled.size === 0) return;
+    if (this.#isClosed || this.#retry !== undefined || this.#unfinished.size === 0) return;
     const retry = async () => {
-      await this.#settleAll();
+      await this.#repeatAll();
       this.#retry = undefined;
       this.#scheduleRetry();
     };
     this.#retry = setTimeout(retry, pause).unref();
   }
 
-  /** Tries what is left to settle, until the service fails again. */
-  async #settleAll() {
+  /** Makes the calls that failed once more, until the service fails again. */
+  async #repeatAll() {
     let isFailing = false;
-    const left = this.#unsettled.entries();
+    const left = this.#unfinished.entries();
     const next = async () => {
-      for (const [id, { settlement, endsAt }] of left) {
+      for (const [id, { call, endsAt }] of left) {
         if (isFailing) return;
         try {
-          if (performance.now() < endsAt) await this.#settleNow(id, settlement);
-          this.#unsettled.delete(id);
+          if (performance.now() < endsAt) await call();
+          this.#unfinished.delete(id);
         } catch (error) {
           if (error instanceof Unavailable) isFailing = true;
-          else this.#unsettled.delete(id);
+          else this.#unfinished.delete(id);
         }
       }
     };
-    await Promise.all(Array.from({ length: MAX_RETRIED }, next));
+    await Promise.all(Array.from({ length: MAX_REPEATED }, next));
   }
 }
 
