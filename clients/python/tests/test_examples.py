@@ -193,41 +193,49 @@ class Readme(unittest.TestCase):
         import inspect
 
         import fluxgate
-        from fluxgate.asgi import RateLimitMiddleware
+        from fluxgate._filter import Filter
 
-        for function in (RateLimitMiddleware.__init__, fluxgate.Client.__init__):
+        for function in (Filter.__init__, fluxgate.Client.__init__):
             for name in list(inspect.signature(function).parameters)[1:]:
-                if name not in ("app", "client", "url"):
+                if name != "url":
                     self.assertIn(f"`{name}`", README)
         for name in ("Denied", "Unavailable", "InvalidRequest", "HoldEnded"):
             self.assertIn(f"| `{name}` |", README)
 
 
 class Signatures(unittest.TestCase):
-    def test_all_doors_take_the_same_options(self):
+    def test_both_clients_have_the_same_calls(self):
         import inspect
 
         from fluxgate import AsyncClient, Client
-        from fluxgate._filter import Filter
-        from fluxgate.asgi import RateLimitMiddleware as Asgi
-        from fluxgate.fastapi import RateLimit
-        from fluxgate.wsgi import RateLimitMiddleware as Wsgi
 
-        def options(function):
-            names = inspect.signature(function).parameters
-            return {name for name, it in names.items() if it.kind is it.KEYWORD_ONLY}
-
-        for door in (Asgi, Wsgi, RateLimit):
-            self.assertEqual(options(door.__init__), options(Filter.__init__), door)
-        for name in ("check", "peek", "batch", "consume", "wait", "hold", "settle", "renew"):
+        names = [name for name in vars(Client) if not name.startswith("_")]
+        self.assertGreater(len(names), 9)
+        for name in ("__init__", *names):
             sync, other = getattr(Client, name), getattr(AsyncClient, name)
             self.assertEqual(
                 list(inspect.signature(sync).parameters), list(inspect.signature(other).parameters)
             )
-        self.assertEqual(
-            inspect.signature(Client.__init__).parameters.keys(),
-            inspect.signature(AsyncClient.__init__).parameters.keys(),
-        )
+
+    def test_names_that_do_not_exist_are_refused(self):
+        from fluxgate import AsyncClient, Client
+        from fluxgate.asgi import RateLimitMiddleware as Asgi
+        from fluxgate.fastapi import RateLimit as ForFastApi
+        from fluxgate.flask import RateLimit as ForFlask
+        from fluxgate.wsgi import RateLimitMiddleware as Wsgi
+
+        fg = Client()
+        for make in (
+            lambda: Asgi(None, fg, "api", users=None),
+            lambda: Wsgi(None, fg, "api", users=None),
+            lambda: ForFastApi(fg, "api", users=None),
+            lambda: ForFlask(None, fg, "api", users=None),
+        ):
+            with self.assertRaisesRegex(TypeError, "users"):
+                make()
+        for call in (fg.check, fg.peek, fg.wait, fg.hold, AsyncClient().hold):
+            with self.assertRaisesRegex(TypeError, "usr"):
+                call("api", usr="ann")
 
 
 if __name__ == "__main__":

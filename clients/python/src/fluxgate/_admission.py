@@ -11,7 +11,7 @@ from ._client import Client
 from ._decision import TOO_LARGE, Decision
 from ._errors import InvalidRequest
 from ._filter import Permits
-from ._keeper import KeptHold
+from ._holds import KeptHold
 
 AnyClient = Union[Client, AsyncClient]
 

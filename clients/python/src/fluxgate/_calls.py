@@ -6,7 +6,18 @@ import json
 import logging
 import math
 import ssl
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 from urllib.parse import urlsplit
 
 from ._circuit import Circuit
@@ -20,9 +31,11 @@ from ._decision import (
     Settled,
 )
 from ._errors import HoldEnded, InvalidRequest, Unavailable
-from ._wire import Response, request_head
+from ._wire import BadResponse, Response, request_head
 
 log = logging.getLogger("fluxgate")
+
+DEFAULT_URL = "http://127.0.0.1:8081"
 
 CHECK = "/v1/check?status=true"
 BATCH = "/v1/check/batch"
@@ -40,15 +53,38 @@ MAX_RENEWED = 1_000
 #: answers to wait for at a time.
 LATE_ANSWER = 5.0
 MAX_LATE_ANSWERS = 64
+#: How long to wait before a call that must not be lost is repeated.
+RETRY = 0.25
 #: The service closes connections that are idle for 30 s.
 MAX_IDLE = 25.0
 
 Text = Union[str, int, float, bool]
 Identity = Union[str, Sequence[str]]
 
+if TYPE_CHECKING:
+    # Only for type checkers: Python 3.9 has no `Unpack`.
+    from typing_extensions import TypedDict
+
+    class Request(TypedDict, total=False):
+        """What rules may read of a request, as keywords of `check`, `peek`, `wait` and `hold`."""
+
+        ip: Optional[str]
+        user: Optional[str]
+        api_key: Optional[str]
+        method: Optional[str]
+        path: Optional[str]
+        headers: Optional[Mapping[str, str]]
+        attributes: Optional[Mapping[str, Text]]
+        #: How many units it takes; by default what the rule says.
+        cost: Optional[int]
+
 
 class CallFailed(Exception):
     """The service did not answer, or not as it should. `on_error` applies."""
+
+
+#: What a call raises if the service, or the way to it, fails.
+FAILURES = (OSError, BadResponse, CallFailed)
 
 
 class Settings:
@@ -57,7 +93,6 @@ class Settings:
     def __init__(
         self,
         url: str,
-        *,
         on_error: str,
         deadline: float,
         headers: Optional[Mapping[str, str]],
@@ -137,32 +172,48 @@ def unavailable(error: Optional[BaseException]) -> Unavailable:
     return Unavailable(f"the service did not decide: {describe(error)}")
 
 
-def check_body(
-    rule_set: Optional[str],
-    ip: Optional[str],
-    user: Optional[str],
-    api_key: Optional[str],
-    method: Optional[str],
-    path: Optional[str],
-    headers: Optional[Mapping[str, str]],
-    attributes: Optional[Mapping[str, Text]],
-    cost: Optional[int],
-    **more: Any,
-) -> Dict[str, Any]:
+_FIELDS = frozenset("ip user api_key method path headers attributes cost".split())
+
+
+def check_body(rule_set: Optional[str], request: Request, **more: Any) -> Dict[str, Any]:
     """Returns the fields of a check. Those that are None are left out."""
-    body = {
-        "rule_set": rule_set,
-        "ip": ip,
-        "user": user,
-        "api_key": api_key,
-        "method": method,
-        "path": path,
-        "headers": headers and dict(headers),
-        "attributes": attributes and {name: text(value) for name, value in attributes.items()},
-        "cost": cost,
-        **more,
-    }
+    unknown = request.keys() - _FIELDS
+    if unknown:
+        raise TypeError(f"a request has no field {min(unknown)!r}; it has {sorted(_FIELDS)}")
+    body = {"rule_set": rule_set, **request, **more}
+    if body.get("headers") is not None:
+        body["headers"] = dict(request["headers"] or {})
+    if body.get("attributes") is not None:
+        body["attributes"] = texts(request["attributes"] or {})
     return {name: value for name, value in body.items() if value is not None}
+
+
+def consume_body(
+    rule_id: str,
+    identity: Identity,
+    cost: Optional[int],
+    capacity: Optional[int],
+    refill_tokens_per_second: Optional[float],
+) -> bytes:
+    """Returns the body of a consume."""
+    body = {
+        "rule_id": rule_id,
+        "identity": identity if isinstance(identity, str) else list(identity),
+        "cost": cost,
+        "capacity": capacity,
+        "refill_tokens_per_second": refill_tokens_per_second,
+    }
+    return encode({name: value for name, value in body.items() if value is not None})
+
+
+def cancel_body(reservation: str) -> bytes:
+    """Returns the body of a cancellation."""
+    return encode({"reservation": reservation})
+
+
+def renew_body(hold: str, for_seconds: float) -> bytes:
+    """Returns the body of a renewal of one hold."""
+    return encode({"holds": [hold], "hold_for": span(for_seconds)})
 
 
 def text(value: Text) -> str:
@@ -170,6 +221,11 @@ def text(value: Text) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def texts(values: Mapping[str, Text]) -> Dict[str, str]:
+    """Returns attributes as the service compares them."""
+    return {name: text(value) for name, value in values.items()}
 
 
 # `json.dumps` would make one for every call.
@@ -206,7 +262,7 @@ def settle_body(hold: str, cost: Optional[int], attributes: Optional[Mapping[str
     if cost is not None:
         body["cost"] = cost
     if attributes is not None:
-        body["attributes"] = {name: text(value) for name, value in attributes.items()}
+        body["attributes"] = texts(attributes)
     return encode(body)
 
 
@@ -216,7 +272,7 @@ def batch_body(checks: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
     for check in checks:
         body = {name: value for name, value in check.items() if value is not None}
         if "attributes" in body:
-            body["attributes"] = {name: text(value) for name, value in body["attributes"].items()}
+            body["attributes"] = texts(body["attributes"])
         if "hold_for" in body:
             body["hold"] = span(body.pop("hold_for"))
         bodies.append(body)
@@ -342,7 +398,15 @@ def read_settled(response: Response) -> Settled:
         raise CallFailed("the service answers with an invalid settlement") from None
 
 
-def read_renewed(response: Response, count: int) -> List[bool]:
+def read_cancelled(response: Response) -> bool:
+    """Returns whether a reservation was cancelled."""
+    if response.status == 404:
+        return False
+    read_json(response)
+    return True
+
+
+def read_renewed(response: Response, count: int = 1) -> List[bool]:
     """Returns for each hold whether it is still held."""
     body = read_json(response)
     renewed = body.get("renewed") if isinstance(body, dict) else None
@@ -351,14 +415,25 @@ def read_renewed(response: Response, count: int) -> List[bool]:
     return [bool(it) for it in renewed]
 
 
-def grants_of(response: Response) -> Optional[tuple[str, bytes]]:
-    """Returns the call that undoes what a late answer grants, if it grants anything."""
-    try:
-        decision = read_decision(response)
-    except Exception:
-        return None
+def is_final(response: Response) -> bool:
+    """Returns whether a repeated call would be answered alike."""
+    # 404: the hold has ended. 408 and 429 are about the load.
+    return response.status < 500 and response.status not in (408, 429)
+
+
+def undo_call(decision: Decision) -> Optional[Tuple[str, bytes]]:
+    """Returns the call that gives back what a decision grants, if it grants anything."""
     if decision.reservation is not None:
-        return CANCEL, encode({"reservation": decision.reservation})
+        # This ends its hold as well.
+        return CANCEL, cancel_body(decision.reservation)
     if decision.hold is not None:
         return RELEASE, hold_body(decision.hold)
     return None
+
+
+def undo_of(response: Response) -> Optional[Tuple[str, bytes]]:
+    """Returns the call that undoes what a late answer grants, if it grants anything."""
+    try:
+        return undo_call(read_decision(response))
+    except (CallFailed, InvalidRequest):
+        return None

@@ -4,61 +4,55 @@ from __future__ import annotations
 
 import ssl
 import time
-from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Type,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, TypeVar
 
 from ._calls import (
     BATCH,
     CANCEL,
     CHECK,
     CONSUME,
+    DEFAULT_URL,
+    FAILURES,
     MAX_REQUEST,
     RELEASE,
     RENEW,
     SETTLE,
-    CallFailed,
     Identity,
     Settings,
     Text,
     batch_body,
+    cancel_body,
     check_body,
+    consume_body,
     encode,
     hold_body,
     limited,
+    read_cancelled,
     read_consumed,
     read_decision,
     read_decisions,
-    read_json,
     read_renewed,
     read_settled,
+    renew_body,
     settle_body,
     span,
     unavailable,
+    undo_call,
 )
 from ._decision import TOO_LARGE, Consumed, Decision, Settled
 from ._errors import Denied, HoldEnded, InvalidRequest
-from ._keeper import Keeper, KeptHold
+from ._holds import KeptHold, OpenHold
+from ._keeper import Keeper
 from ._transport import Transport
 from ._wire import BadResponse, Response
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ._async_client import AsyncClient
+    from ._calls import Request
 
 T = TypeVar("T")
-
-DEFAULT_URL = "http://127.0.0.1:8081"
-_FAILURES = (OSError, BadResponse, CallFailed)
 
 
 class Client:
@@ -79,17 +73,7 @@ class Client:
         ssl_context: Optional[ssl.SSLContext] = None,
         pool_size: int = 64,
     ) -> None:
-        self._start(
-            Settings(
-                url,
-                on_error=on_error,
-                deadline=deadline,
-                headers=headers,
-                ca=ca,
-                ssl_context=ssl_context,
-                pool_size=pool_size,
-            )
-        )
+        self._start(Settings(url, on_error, deadline, headers, ca, ssl_context, pool_size))
 
     def _start(self, settings: Settings) -> None:
         self._settings = settings
@@ -104,39 +88,17 @@ class Client:
         client._start(settings)
         return client
 
-    def check(
-        self,
-        rule_set: Optional[str] = None,
-        *,
-        ip: Optional[str] = None,
-        user: Optional[str] = None,
-        api_key: Optional[str] = None,
-        method: Optional[str] = None,
-        path: Optional[str] = None,
-        headers: Optional[Mapping[str, str]] = None,
-        attributes: Optional[Mapping[str, Text]] = None,
-        cost: Optional[int] = None,
-    ) -> Decision:
-        """Decides and charges a request. `delay` is not waited for: see `wait`."""
-        context = (rule_set, ip, user, api_key, method, path, headers, attributes, cost)
-        return self._check(check_body(*context))
+    def check(self, rule_set: Optional[str] = None, **request: Unpack[Request]) -> Decision:
+        """Decides and charges a request. `delay` is not waited for: see `wait`.
 
-    def peek(
-        self,
-        rule_set: Optional[str] = None,
-        *,
-        ip: Optional[str] = None,
-        user: Optional[str] = None,
-        api_key: Optional[str] = None,
-        method: Optional[str] = None,
-        path: Optional[str] = None,
-        headers: Optional[Mapping[str, str]] = None,
-        attributes: Optional[Mapping[str, Text]] = None,
-        cost: Optional[int] = None,
-    ) -> Decision:
+        The keywords are `ip`, `user`, `api_key`, `method`, `path`, `headers`, `attributes` and
+        `cost`, as in `peek`, `wait` and `hold`.
+        """
+        return self._check(check_body(rule_set, request))
+
+    def peek(self, rule_set: Optional[str] = None, **request: Unpack[Request]) -> Decision:
         """Decides a request without charging it."""
-        context = (rule_set, ip, user, api_key, method, path, headers, attributes, cost)
-        return self._check(check_body(*context, peek=True))
+        return self._check(check_body(rule_set, request, peek=True))
 
     def batch(self, checks: Iterable[Mapping[str, Any]]) -> List[Decision]:
         """Decides up to 1,000 checks, each by itself and in order.
@@ -169,15 +131,8 @@ class Client:
         self,
         rule_set: Optional[str] = None,
         *,
-        ip: Optional[str] = None,
-        user: Optional[str] = None,
-        api_key: Optional[str] = None,
-        method: Optional[str] = None,
-        path: Optional[str] = None,
-        headers: Optional[Mapping[str, str]] = None,
-        attributes: Optional[Mapping[str, Text]] = None,
-        cost: Optional[int] = None,
         max_wait: Optional[float] = None,
+        **request: Unpack[Request],
     ) -> Decision:
         """Decides a request, and sleeps until it may proceed.
 
@@ -185,8 +140,7 @@ class Client:
         longer than this `max_wait` (in seconds), or if the sleep is interrupted, the reservation
         is cancelled.
         """
-        context = (rule_set, ip, user, api_key, method, path, headers, attributes, cost)
-        body = check_body(*context, wait=True)
+        body = check_body(rule_set, request, wait=True)
         decision, kept = self._wait(body, self._check(body), max_wait)
         if kept is not None:
             # From now on it is the caller's, as after `check`.
@@ -197,24 +151,16 @@ class Client:
         self,
         rule_set: Optional[str] = None,
         *,
-        ip: Optional[str] = None,
-        user: Optional[str] = None,
-        api_key: Optional[str] = None,
-        method: Optional[str] = None,
-        path: Optional[str] = None,
-        headers: Optional[Mapping[str, str]] = None,
-        attributes: Optional[Mapping[str, Text]] = None,
-        cost: Optional[int] = None,
         hold_for: float = 60.0,
         max_wait: Optional[float] = None,
+        **request: Unpack[Request],
     ) -> Hold:
         """Decides a request and holds its charge. Raises Denied.
 
         The hold is renewed while it is open, and released at the end of a `with` block unless it
         was settled. If the process dies, it expires after `hold_for` seconds at most.
         """
-        context = (rule_set, ip, user, api_key, method, path, headers, attributes, cost)
-        body = check_body(*context, wait=True, hold=span(hold_for))
+        body = check_body(rule_set, request, wait=True, hold=span(hold_for))
         decision, kept = self._wait(body, self._check(body), max_wait)
         if not decision.allowed:
             raise Denied(decision)
@@ -232,8 +178,7 @@ class Client:
 
     def renew(self, hold: str, hold_for: float = 60.0) -> bool:
         """Extends the hold of this id. Returns whether it is still held."""
-        body = encode({"holds": [hold], "hold_for": span(hold_for)})
-        return self._ask(RENEW, body, lambda response: read_renewed(response, 1))[0]
+        return self._ask(RENEW, renew_body(hold, hold_for), read_renewed)[0]
 
     def release(self, hold: str) -> bool:
         """Releases the hold of this id. Returns whether it was held."""
@@ -245,13 +190,7 @@ class Client:
 
     def cancel(self, reservation: str) -> bool:
         """Cancels the reservation of a delayed decision. Returns whether it was still reserved."""
-        try:
-            self._ask(CANCEL, encode({"reservation": reservation}), read_json)
-        except InvalidRequest as error:
-            if error.status == 404:
-                return False
-            raise
-        return True
+        return self._ask(CANCEL, cancel_body(reservation), read_cancelled)
 
     def close(self) -> None:
         """Closes connections and ends the background thread."""
@@ -286,7 +225,7 @@ class Client:
             return instead(None)
         try:
             result = read(self._transport.call(path, body, on_late=self._keeper.take_late))
-        except _FAILURES as error:
+        except FAILURES as error:
             settings.failed(error, is_probe)
             return instead(error)
         except InvalidRequest:
@@ -302,15 +241,14 @@ class Client:
         """Makes a call that nothing can decide if it fails."""
         try:
             return read(self._transport.call(path, body))
-        except _FAILURES as error:
+        except FAILURES as error:
             raise unavailable(error) from error
 
     def _keep(self, decision: Decision) -> Optional[KeptHold]:
-        """Renews the hold of a decision from now on, if it has one."""
-        if decision.hold is None or decision.hold_for is None:
-            return None
-        kept = KeptHold(decision.hold, decision.hold_for)
-        self._keeper.keep(kept)
+        """Renews the hold of an allowed decision from now on, if it has one."""
+        kept = KeptHold.of(decision) if decision.allowed else None
+        if kept is not None:
+            self._keeper.keep(kept)
         return kept
 
     def _wait(
@@ -321,13 +259,15 @@ class Client:
         has_permit: Callable[[], bool] = lambda: True,
     ) -> tuple[Decision, Optional[KeptHold]]:
         """Sleeps until a request may proceed, and keeps its hold."""
-        kept = self._keep(decision) if decision.allowed else None
+        kept = self._keep(decision)
         if not decision.allowed or decision.delay <= 0:
             return decision, kept
-        is_too_long = max_wait is not None and decision.delay > max_wait
-        if is_too_long or not has_permit():
+        if (max_wait is not None and decision.delay > max_wait) or not has_permit():
             self._abandon(decision, kept)
-            return self._refuse_wait(body, decision)
+            # Once more, without the wait.
+            again = self._check({**body, "wait": False, "again": True})
+            decision = decision.refused_as(again)
+            return decision, self._keep(decision)
         try:
             time.sleep(decision.delay)
         except BaseException:
@@ -335,27 +275,13 @@ class Client:
             raise
         return decision, kept
 
-    def _refuse_wait(
-        self, body: Dict[str, Any], decision: Decision
-    ) -> tuple[Decision, Optional[KeptHold]]:
-        """Asks once more for a request that cannot wait."""
-        again = self._check({**body, "wait": False, "again": True})
-        # A failure says nothing about the limit, which is known to be used up.
-        if again.outcome in ("failed_open", "failed_closed"):
-            return decision.without_wait(), None
-        return again, self._keep(again) if again.allowed else None
-
     def _abandon(self, decision: Decision, kept: Optional[KeptHold]) -> None:
         """Gives back what a request that does not proceed was granted."""
         if kept is not None:
             self._keeper.drop(kept)
-        if decision.reservation is not None:
-            path, call = CANCEL, encode({"reservation": decision.reservation})
-        elif kept is not None:
-            path, call = RELEASE, hold_body(kept.id)
-        else:
-            return
-        self._finish(path, call, time.monotonic() + decision.delay)
+        undo = undo_call(decision)
+        if undo is not None:
+            self._finish(*undo, until=time.monotonic() + decision.delay)
 
     def _finish(self, path: str, body: bytes, until: float) -> Optional[Response]:
         """Makes a call now, or in the background if it fails. Returns its answer."""
@@ -370,30 +296,15 @@ class Client:
         return None
 
 
-class Hold:
+class Hold(OpenHold):
     """A charge that is not final: a slot, or units of a rate.
 
     It is renewed in the background until it is settled or released.
     """
 
     def __init__(self, client: Client, decision: Decision, kept: Optional[KeptHold]) -> None:
+        super().__init__(decision, kept)
         self._client = client
-        self._kept = kept
-        self._has_ended = kept is None
-        # A settlement that failed and is repeated in place of the release.
-        self._settlement: Optional[bytes] = None
-        #: The decision that allowed it.
-        self.decision = decision
-
-    @property
-    def id(self) -> Optional[str]:
-        """The id, or None if nothing is held: no rule applies, or the service failed open."""
-        return self._kept.id if self._kept is not None else None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is held, as far as is known here."""
-        return not self._has_ended and self._kept is not None and not self._kept.is_lost
 
     def settle(
         self, cost: Optional[int] = None, *, attributes: Optional[Mapping[str, Text]] = None
@@ -403,19 +314,13 @@ class Hold:
         If the service does not answer, this raises Unavailable, and the settlement is repeated in
         the background when the hold is left.
         """
-        if self._kept is None:
+        body = self._begin_settlement(cost, attributes)
+        if body is None:
             return Settled(0, 0)
-        if self._has_ended:
-            raise HoldEnded("the hold was settled or released before")
-        body = settle_body(self._kept.id, cost, attributes)
-        self._settlement = body
         try:
             settled = self._client._ask(SETTLE, body, read_settled)
-        except HoldEnded:
-            self._end()
-            raise
-        except InvalidRequest:
-            self._settlement = None
+        except (HoldEnded, InvalidRequest) as error:
+            self._reject_settlement(error)
             raise
         self._end()
         return settled
@@ -424,12 +329,9 @@ class Hold:
         """Extends the hold now. Returns whether it is still held."""
         if self._kept is None or self._has_ended:
             return False
-        is_held = self._client.renew(self._kept.id, hold_for or self._kept.span)
-        if is_held:
-            self._kept.expires = time.monotonic() + (hold_for or self._kept.span)
-        else:
-            self._kept.is_lost = True
-            self._end()
+        for_seconds = hold_for or self._kept.span
+        is_held = self._client.renew(self._kept.id, for_seconds)
+        self._record_renewal(is_held, for_seconds)
         return is_held
 
     def release(self) -> bool:
@@ -438,11 +340,15 @@ class Hold:
         If the service does not answer, the release is repeated in the background until the hold
         expires.
         """
+        self._settlement = None
+        return self._leave()
+
+    def _leave(self) -> bool:
+        """Releases the hold, or repeats the settlement that failed."""
         if self._kept is None or self._has_ended:
             return False
         self._end()
-        body = hold_body(self._kept.id)
-        response = self._client._finish(RELEASE, body, self._kept.expires)
+        response = self._client._finish(*self._last_call(self._kept), self._kept.expires)
         return response is not None and response.status == 200
 
     def _end(self) -> None:
@@ -450,23 +356,10 @@ class Hold:
         if self._kept is not None:
             self._client._keeper.drop(self._kept)
 
-    def _leave(self) -> None:
-        """Releases the hold, or repeats the settlement that failed."""
-        if self._settlement is None:
-            self.release()
-        elif not self._has_ended and self._kept is not None:
-            self._end()
-            self._client._finish(SETTLE, self._settlement, self._kept.expires)
-
     def __enter__(self) -> Hold:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leave()
 
     def __del__(self) -> None:
@@ -474,23 +367,4 @@ class Hold:
         kept: Optional[KeptHold] = getattr(self, "_kept", None)
         if kept is not None and not self._has_ended:
             self._has_ended = True
-            path = RELEASE if self._settlement is None else SETTLE
-            self._client._keeper.adopt(kept, path, self._settlement or hold_body(kept.id))
-
-
-def consume_body(
-    rule_id: str,
-    identity: Identity,
-    cost: Optional[int],
-    capacity: Optional[int],
-    refill_tokens_per_second: Optional[float],
-) -> bytes:
-    """Returns the body of a consume."""
-    body = {
-        "rule_id": rule_id,
-        "identity": identity if isinstance(identity, str) else list(identity),
-        "cost": cost,
-        "capacity": capacity,
-        "refill_tokens_per_second": refill_tokens_per_second,
-    }
-    return encode({name: value for name, value in body.items() if value is not None})
+            self._client._keeper.adopt(kept, *self._last_call(kept))

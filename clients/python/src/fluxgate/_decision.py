@@ -115,8 +115,14 @@ class Decision:
             return _QUOTA_EXCEEDED, "This request can never pass the limit", detail
         return _QUOTA_EXCEEDED, "The quota for these requests is used up", None
 
-    def without_wait(self) -> Decision:
-        """Returns the denial of a request that must not wait for its delay."""
+    def refused_as(self, again: Decision) -> Decision:
+        """Returns the decision on a request that must not wait, which was asked for again."""
+        # A failure says nothing about the limit, which is known to be used up.
+        if again.outcome in ("failed_open", "failed_closed"):
+            return self._without_wait()
+        return again
+
+    def _without_wait(self) -> Decision:
         seconds = str(max(1, math.ceil(self.delay)))
         # The decision does not name the band to wait for. The reported one has the least left.
         violated = (f"{self.rule}/{self.band}",) if self.rule and self.band else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -21,7 +22,7 @@ from typing import (
 )
 
 from ._addresses import TrustedProxies, parse_address
-from ._calls import Text, log, text
+from ._calls import Text, log, texts
 from ._decision import LIMIT_HEADERS as _LIMITS
 from ._decision import Decision
 from ._path import Ambiguous, PathPatterns, RequestPath, lossless
@@ -83,12 +84,42 @@ UNCLEAR = (
 METHOD = "the method differs from a registered one only by case"
 
 
+if TYPE_CHECKING:
+    # Only for type checkers: Python 3.9 has no `Unpack`.
+    from typing_extensions import TypedDict
+
+    class Options(TypedDict, Generic[R], total=False):
+        """The options of all middleware. Functions get the request as the framework has it."""
+
+        #: Patterns of the paths that are limited; by default all.
+        include: Optional[Iterable[str]]
+        #: Patterns of the paths that are not.
+        exclude: Iterable[str]
+        #: Whether paths are compared without case, for apps that route so.
+        ignore_case: bool
+        #: Networks whose X-Forwarded-For is believed.
+        trusted_proxies: Iterable[str]
+        #: By default the user is in X-User-Id, the API key in X-API-Key, and the address is the
+        #: peer's.
+        user: Optional[Callable[[R], Optional[str]]]
+        api_key: Optional[Callable[[R], Optional[str]]]
+        ip: Optional[Callable[[R], Optional[str]]]
+        attributes: Optional[Callable[[R], Mapping[str, Text]]]
+        #: By default what the rules say.
+        cost: Union[int, Callable[[R], Optional[int]], None]
+        #: The headers that rules read; by default all but cookies, credentials and those of the
+        #: connection.
+        headers: Optional[Sequence[str]]
+        #: How many requests wait at a time. Others are refused.
+        max_concurrent_waits: int
+
+
 class TooLarge(Exception):
     """The headers do not fit into a call."""
 
 
 class Filter(Generic[R]):
-    """Reads requests as the gateway does."""
+    """Reads requests as the gateway does. The keywords are those of `Options`."""
 
     def __init__(
         self,
@@ -181,8 +212,7 @@ class Filter(Generic[R]):
         if self._ignores_case:
             body["ignore_case"] = True
         if self._attributes is not None:
-            values = self._attributes(request)
-            body["attributes"] = {name: text(value) for name, value in values.items()}
+            body["attributes"] = texts(self._attributes(request))
         if cost is not None:
             body["cost"] = cost
         return body

@@ -13,39 +13,22 @@ from collections import deque
 from typing import Deque, Dict, List, Optional, Tuple
 
 from ._calls import (
+    FAILURES,
     LATE_ANSWER,
     MAX_LATE_ANSWERS,
-    MAX_RENEWED,
     RENEW,
-    CallFailed,
-    encode,
-    grants_of,
+    RETRY,
+    is_final,
     log,
-    read_renewed,
-    span,
+    undo_of,
 )
 from ._errors import FluxGateError
+from ._holds import KeptHold, Renewals
 from ._transport import Connection, Transport
 from ._wire import BadResponse
 
 # How long the thread stays without work: starting one for every request would cost more.
 _LINGER = 5.0
-# How long to wait before a call is repeated.
-_RETRY = 0.25
-
-
-class KeptHold:
-    """A hold that is renewed."""
-
-    __slots__ = ("__weakref__", "expires", "id", "is_lost", "span")
-
-    def __init__(self, hold: str, for_seconds: float) -> None:
-        self.id = hold
-        #: How long it lives after a renewal.
-        self.span = for_seconds
-        self.expires = time.monotonic() + for_seconds
-        #: Whether the service said that it has ended.
-        self.is_lost = False
 
 
 class _Repeat:
@@ -75,8 +58,7 @@ class Keeper:
         self._is_closed = False
         # When the thread wakes up by itself.
         self._wakes_at = 0.0
-        self._holds: Dict[str, KeptHold] = {}
-        self._renew_at = float("inf")
+        self._renewals = Renewals()
         self._repeats: List[_Repeat] = []
         self._new_late: List[Connection] = []
         self._late_count = 0
@@ -87,16 +69,13 @@ class Keeper:
     def keep(self, hold: KeptHold) -> None:
         """Renews a hold from now on."""
         with self._lock:
-            self._holds[hold.id] = hold
-            # Once set it only comes sooner: a short hold that comes and goes must not put off
-            # the renewal of the others.
-            self._renew_at = min(self._renew_at, time.monotonic() + hold.span / 3)
-            self._ensure_thread(self._renew_at)
+            self._renewals.add(hold)
+            self._ensure_thread(self._renewals.due)
 
     def drop(self, hold: KeptHold) -> None:
         """Renews a hold no longer."""
         with self._lock:
-            self._holds.pop(hold.id, None)
+            self._renewals.drop(hold.id)
 
     def adopt(self, hold: KeptHold, path: str, body: bytes) -> None:
         """Ends a hold that was garbage collected. Takes no lock."""
@@ -164,22 +143,22 @@ class Keeper:
                     now = time.monotonic()
                     while self._orphans:
                         hold, path, body, until = self._orphans.popleft()
-                        self._holds.pop(hold, None)
+                        self._renewals.drop(hold)
                         self._repeats.append(_Repeat(path, body, until))
                     for connection in self._new_late:
                         late[connection.sock.fileno()] = (connection, now + LATE_ANSWER)
                         connection.sock.setblocking(False)
                         selector.register(connection.sock, selectors.EVENT_READ)
                     self._new_late.clear()
-                    has_work = bool(self._holds or self._repeats or late)
+                    has_work = bool(self._renewals or self._repeats or late)
                     if has_work:
                         idle_since = now
                     if self._is_closed or now >= idle_since + _LINGER:
                         self._end_thread()
                         break
                     due = [idle_since + _LINGER]
-                    if self._holds:
-                        due.append(self._renew_at)
+                    if self._renewals:
+                        due.append(self._renewals.due)
                     due += [repeat.next for repeat in self._repeats]
                     due += [until for _, until in late.values()]
                     self._wakes_at = min(due)
@@ -212,39 +191,16 @@ class Keeper:
 
     def _renew_due(self) -> None:
         with self._lock:
-            now = time.monotonic()
-            if now < self._renew_at or not self._holds:
-                return
-            holds = list(self._holds.values())
-            shortest = min(hold.span for hold in holds)
-            self._renew_at = now + shortest / 3
-        for at in range(0, len(holds), MAX_RENEWED):
-            self._renew(holds[at : at + MAX_RENEWED])
-
-    def _renew(self, holds: List[KeptHold]) -> None:
-        # All for the longest of the times. The service cuts it to what the rules allow.
-        longest = max(hold.span for hold in holds)
-        body = encode({"holds": [hold.id for hold in holds], "hold_for": span(longest)})
-        now = time.monotonic()
-        try:
-            renewed = read_renewed(self._transport.call(RENEW, body), len(holds))
-        except (OSError, BadResponse, CallFailed, FluxGateError):
-            # The next try may be in time: there are three in a hold.
-            with self._lock:
-                self._renew_at = min(
-                    self._renew_at, now + max(0.1, min(it.span for it in holds) / 9)
-                )
-            return
-        for hold, is_held in zip(holds, renewed):
-            if is_held:
-                hold.expires = now + hold.span
-                continue
-            with self._lock:
-                # Unless it was released in the meantime.
-                was_kept = self._holds.pop(hold.id, None) is not None
-            if was_kept:
-                hold.is_lost = True
-                log.warning("a hold has expired while it was in use")
+            renewals = self._renewals.take_due()
+        for renewal in renewals:
+            try:
+                are_held = renewal.read(self._transport.call(RENEW, renewal.body))
+            except (*FAILURES, FluxGateError):
+                with self._lock:
+                    self._renewals.failed(renewal)
+            else:
+                with self._lock:
+                    self._renewals.succeeded(renewal, are_held)
 
     def _repeat_due(self) -> None:
         now = time.monotonic()
@@ -254,7 +210,7 @@ class Keeper:
             is_done = self._try(repeat)
             with self._lock:
                 now = time.monotonic()
-                repeat.next = now + _RETRY
+                repeat.next = now + RETRY
                 if (is_done or now >= repeat.until) and repeat in self._repeats:
                     self._repeats.remove(repeat)
             if not is_done and now >= repeat.until:
@@ -275,8 +231,7 @@ class Keeper:
             response = self._transport.call(repeat.path, repeat.body)
         except (OSError, BadResponse):
             return False
-        # 404: it has ended. Other rejections will not change either.
-        return response.status < 500 and response.status not in (408, 429)
+        return is_final(response)
 
     def _read_late(
         self,
@@ -297,7 +252,7 @@ class Keeper:
             return
         self._drop_late(selector, late, fd)
         self._transport.give_back(connection, response)
-        undo = grants_of(response)
+        undo = undo_of(response)
         if undo is not None:
             self.repeat(*undo, until=time.monotonic() + LATE_ANSWER)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from typing import (
+    TYPE_CHECKING,
     Any,
     Awaitable,
     Callable,
@@ -18,17 +19,19 @@ from typing import (
     Mapping,
     MutableMapping,
     Optional,
-    Sequence,
     Tuple,
-    Union,
 )
 from urllib.parse import quote
 
 from ._admission import Admission, AnyClient
-from ._calls import Text
 from ._decision import LIMIT_HEADERS, Decision, bad_request
 from ._filter import Filter, TooLarge, merged_headers
 from ._path import Ambiguous, lossless
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._filter import Options
 
 __all__ = ["RateLimitMiddleware", "header"]
 
@@ -47,10 +50,9 @@ _READ_AHEAD = 64 * 1024
 class RateLimitMiddleware:
     """Limits the requests to an ASGI app.
 
-    `user`, `api_key`, `ip`, `attributes` and `cost` get the scope. By default the user is in
-    X-User-Id, the API key in X-API-Key, and the address is the peer's; `trusted_proxies` names the
-    networks whose X-Forwarded-For is believed. `headers` names the headers that rules read (by
-    default all are sent but cookies, credentials and those of the connection).
+    The options are `include`, `exclude`, `ignore_case`, `trusted_proxies`, `user`, `api_key`, `ip`,
+    `attributes`, `cost`, `headers` and `max_concurrent_waits`, as the README describes them.
+    Functions get the scope.
     """
 
     def __init__(
@@ -58,34 +60,10 @@ class RateLimitMiddleware:
         app: App,
         client: AnyClient,
         rule_set: Optional[str] = None,
-        *,
-        include: Optional[Iterable[str]] = None,
-        exclude: Iterable[str] = (),
-        ignore_case: bool = False,
-        trusted_proxies: Iterable[str] = (),
-        user: Optional[Callable[[Scope], Optional[str]]] = None,
-        api_key: Optional[Callable[[Scope], Optional[str]]] = None,
-        ip: Optional[Callable[[Scope], Optional[str]]] = None,
-        attributes: Optional[Callable[[Scope], Mapping[str, Text]]] = None,
-        cost: Union[int, Callable[[Scope], Optional[int]], None] = None,
-        headers: Optional[Sequence[str]] = None,
-        max_concurrent_waits: int = 100,
+        **options: Unpack[Options[Scope]],
     ) -> None:
         self.app = app
-        self._filter: Filter[Scope] = Filter(
-            rule_set,
-            include=include,
-            exclude=exclude,
-            ignore_case=ignore_case,
-            trusted_proxies=trusted_proxies,
-            user=user,
-            api_key=api_key,
-            ip=ip,
-            attributes=attributes,
-            cost=cost,
-            headers=headers,
-            max_concurrent_waits=max_concurrent_waits,
-        )
+        self._filter: Filter[Scope] = Filter(rule_set, **options)
         self._admission = Admission(client, self._filter.permits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,18 +6,22 @@ The middleware of `fluxgate.asgi` limits a whole app; this limits a route or a r
 """
 
 # Annotations are not postponed: FastAPI evaluates those of a dependency.
-from typing import Any, AsyncIterator, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ._admission import Admission, AnyClient
-from ._calls import Text
 from ._decision import Decision, bad_request
 from ._filter import Filter, TooLarge, merged_headers
 from ._path import Ambiguous
 from .asgi import Disconnected, RateLimitMiddleware, Reader, read_scope
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._filter import Options
 
 __all__ = ["RateLimit", "RateLimitMiddleware", "Refused"]
 
@@ -33,7 +37,7 @@ class Refused(HTTPException):
 class RateLimit:
     """Limits the requests that depend on it, and yields the decision.
 
-    The arguments are those of the middleware for ASGI; functions get the request. Responses that
+    The options are those of the middleware for ASGI; functions get the request. Responses that
     FastAPI makes from what a handler returns have the limit headers; FastAPI does not add headers
     to a response object that a handler returns.
     """
@@ -42,33 +46,9 @@ class RateLimit:
         self,
         client: AnyClient,
         rule_set: Optional[str] = None,
-        *,
-        include: Optional[Iterable[str]] = None,
-        exclude: Iterable[str] = (),
-        ignore_case: bool = False,
-        trusted_proxies: Iterable[str] = (),
-        user: Optional[Callable[[Request], Optional[str]]] = None,
-        api_key: Optional[Callable[[Request], Optional[str]]] = None,
-        ip: Optional[Callable[[Request], Optional[str]]] = None,
-        attributes: Optional[Callable[[Request], Mapping[str, Text]]] = None,
-        cost: Union[int, Callable[[Request], Optional[int]], None] = None,
-        headers: Optional[Sequence[str]] = None,
-        max_concurrent_waits: int = 100,
+        **options: "Unpack[Options[Request]]",
     ) -> None:
-        self._filter: Filter[Request] = Filter(
-            rule_set,
-            include=include,
-            exclude=exclude,
-            ignore_case=ignore_case,
-            trusted_proxies=trusted_proxies,
-            user=user,
-            api_key=api_key,
-            ip=ip,
-            attributes=attributes,
-            cost=cost,
-            headers=headers,
-            max_concurrent_waits=max_concurrent_waits,
-        )
+        self._filter: Filter[Request] = Filter(rule_set, **options)
         self._admission = Admission(client, self._filter.permits)
 
     async def __call__(

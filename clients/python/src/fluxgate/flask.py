@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, List, Optional, TypeVar
 from flask import Flask, Request, Response, current_app, g, request
 
 from ._admission import Admission, Admitted, AnyClient
-from ._client import DEFAULT_URL, Client
+from ._calls import DEFAULT_URL
+from ._client import Client
 from ._decision import bad_request
 from ._filter import Filter, TooLarge, merged_headers
 from ._path import Ambiguous

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -15,17 +16,19 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Sequence,
     Tuple,
-    Union,
 )
 from urllib.parse import quote_from_bytes, urlsplit
 
 from ._admission import Admission, Admitted, AnyClient
-from ._calls import Text
 from ._decision import Decision, bad_request
 from ._filter import Filter, Header, TooLarge, merged_headers
 from ._path import Ambiguous, lossless
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._filter import Options
 
 __all__ = ["RateLimitMiddleware", "header"]
 
@@ -37,9 +40,9 @@ App = Callable[[Environ, StartResponse], Iterable[bytes]]
 class RateLimitMiddleware:
     """Limits the requests to a WSGI app.
 
-    The arguments are those of the middleware for ASGI; functions get the environment. A request
-    that waits occupies its thread, and goes on waiting if its client leaves: a WSGI server does not
-    say so.
+    The options are those of the middleware for ASGI; functions get the environment. A request that
+    waits occupies its thread, and goes on waiting if its client leaves: a WSGI server does not say
+    so.
     """
 
     def __init__(
@@ -47,34 +50,10 @@ class RateLimitMiddleware:
         app: App,
         client: AnyClient,
         rule_set: Optional[str] = None,
-        *,
-        include: Optional[Iterable[str]] = None,
-        exclude: Iterable[str] = (),
-        ignore_case: bool = False,
-        trusted_proxies: Iterable[str] = (),
-        user: Optional[Callable[[Environ], Optional[str]]] = None,
-        api_key: Optional[Callable[[Environ], Optional[str]]] = None,
-        ip: Optional[Callable[[Environ], Optional[str]]] = None,
-        attributes: Optional[Callable[[Environ], Mapping[str, Text]]] = None,
-        cost: Union[int, Callable[[Environ], Optional[int]], None] = None,
-        headers: Optional[Sequence[str]] = None,
-        max_concurrent_waits: int = 100,
+        **options: Unpack[Options[Environ]],
     ) -> None:
         self.app = app
-        self._filter: Filter[Environ] = Filter(
-            rule_set,
-            include=include,
-            exclude=exclude,
-            ignore_case=ignore_case,
-            trusted_proxies=trusted_proxies,
-            user=user,
-            api_key=api_key,
-            ip=ip,
-            attributes=attributes,
-            cost=cost,
-            headers=headers,
-            max_concurrent_waits=max_concurrent_waits,
-        )
+        self._filter: Filter[Environ] = Filter(rule_set, **options)
         self._admission = Admission(client, self._filter.permits)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
