@@ -127,7 +127,7 @@ function kindOf({ status, outcome }) {
   return { type: QUOTA_EXCEEDED, title: isNever ? "This request can never pass the limit" : used };
 }
 
-/** Says what is wrong if waiting does not help. */
+/** Returns the reason of a denial that waiting does not end. */
 function detailOf({ outcome, rule, limit }) {
   if (outcome === "forbidden") return { detail: "a rule forbids this request" };
   // A request that is too large to be sent has no rule.
@@ -233,7 +233,9 @@ function unexpected(status) {
 function limitHeaders(rawHeaders) {
   const headers = {};
   for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at].toLowerCase();
+    const written = rawHeaders[at];
+    // The service writes them in lower case; a proxy may not.
+    const name = LIMIT_HEADERS.has(written) ? written : written.toLowerCase();
     if (!LIMIT_HEADERS.has(name)) continue;
     const value = rawHeaders[at + 1];
     headers[name] = Object.hasOwn(headers, name) ? `${headers[name]}, ${value}` : value;

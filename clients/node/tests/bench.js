@@ -1,6 +1,6 @@
 // The time that a request spends in the middleware, as a multiple of one plain HTTP request: the same
-// call of the service by Node's own client, awaited in the same place. `added` is what a client of
-// the application sees of it, which includes the limit headers of the response.
+// call of the service by Node's own client, with the same body, awaited in the same place. `added`
+// is what a client of the application sees of it, which includes the limit headers of the response.
 //
 // One request at a time, over connections that are reused, in rounds that take turns.
 
@@ -9,6 +9,7 @@ import http from "node:http";
 
 import { Client } from "fluxgate";
 
+import { HOST } from "./support/host.js";
 import { AWAITING_SERVERS, SERVERS } from "./support/servers.js";
 import { Service } from "./support/service.js";
 
@@ -23,11 +24,11 @@ rule_sets:
 const agent = new http.Agent({ keepAlive: true });
 
 /** Sends a request by Node's own client and reads the answer. */
-function send(port, path, body) {
+function send(host, port, path, body) {
   return new Promise((resolve, reject) => {
     const method = body === undefined ? "GET" : "POST";
     const headers = { "X-User-Id": "ann", "Content-Type": "application/json" };
-    const options = { host: "127.0.0.1", port, path, method, agent, headers };
+    const options = { host, port, path, method, agent, headers };
     const request = http.request(options, (response) => {
       let text = "";
       response.on("data", (chunk) => (text += chunk));
@@ -75,22 +76,40 @@ async function measure(measured) {
 }
 
 const service = await Service.start(CONFIG);
-const client = new Client(service.url, { deadline: 1_000, onError: "raise" });
-const check = JSON.stringify({ rule_set: "api", user: "ann", method: "GET", path: "/x" });
+const client = new Client(service.url, { deadline: 10_000, onError: "raise" });
 const micros = (milliseconds) => `${Math.round(milliseconds * 1_000)} µs`;
 let isGood = true;
 
-const call = async () => JSON.parse(await send(service.port, "/v1/check", check));
+/** Returns the path and the body of the call that the middleware makes for a request. */
+async function recordCall(name) {
+  let call;
+  const recorder = http.createServer(async (request, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    call = { path: request.url, body };
+    response.destroy();
+  });
+  await new Promise((resolve) => recorder.listen(0, HOST, resolve));
+  const url = `http://${HOST}:${recorder.address().port}`;
+  const client = new Client(url, { deadline: 10_000, onWarning: () => {} });
+  const server = await SERVERS[name]({ client, ruleSet: "api" }, () => {});
+  await send(HOST, server.port, "/x");
+  await Promise.all([server.stop(), client.close()]);
+  recorder.close();
+  return call;
+}
 
 for (const name of ["express", "fastify", "koa", "nest"]) {
   const limited = await SERVERS[name]({ client, ruleSet: "api" }, onRun);
   const free = await SERVERS[name]({ client, ruleSet: "api", exclude: ["/**"] }, onRun);
+  const { path, body } = await recordCall(name);
+  const call = async () => JSON.parse(await send(HOST, service.port, path, body));
   const awaiting = await AWAITING_SERVERS[name](call, onRun);
   const [awaited, direct, without, within] = await measure([
-    () => send(awaiting.port, "/x"),
+    () => send(HOST, awaiting.port, "/x"),
     () => client.check("api", { user: "ann", method: "GET", path: "/x" }),
-    () => send(free.port, "/x"),
-    () => send(limited.port, "/x"),
+    () => send(HOST, free.port, "/x"),
+    () => send(HOST, limited.port, "/x"),
   ]);
   for (const share of [0.5, 0.99]) {
     const of = (times) => percentile(times, share);

@@ -112,7 +112,7 @@ class RateLimitMiddleware:
 
 
 def header(scope: Scope, name: str) -> Optional[str]:
-    """Returns the first value of a header of a scope, in whatever case `name` is."""
+    """Returns the first value of a header of a scope. `name` may be in any case."""
     key = name.lower().encode("latin-1")
     for known, value in scope["headers"]:
         if known.lower() == key:
@@ -126,7 +126,7 @@ def read_scope(filter: Filter[Any], request: Any, scope: Scope) -> Optional[Dict
     if raw is None:
         # Without the raw form, one that decodes to what the app sees.
         raw = quote(scope["path"], safe="/!$&'()*+,=:@~-._").encode("ascii")
-    headers = [(name.decode("latin-1").lower(), value) for name, value in scope["headers"]]
+    headers = [(_names.get(name) or _name(name), value) for name, value in scope["headers"]]
     peer = scope.get("client")
     return filter.read(
         request,
@@ -135,6 +135,17 @@ def read_scope(filter: Filter[Any], request: Any, scope: Scope) -> Optional[Dict
         headers,
         peer[0] if peer else None,
     )
+
+
+# The names of headers as text in lower case. They are few.
+_names: Dict[bytes, str] = {}
+
+
+def _name(raw: bytes) -> str:
+    name = raw.decode("latin-1").lower()
+    if len(_names) < 1024:
+        _names[raw] = name
+    return name
 
 
 class Disconnected(Exception):

@@ -81,7 +81,7 @@ class RateLimitMiddleware:
 
 
 def header(environ: Environ, name: str) -> Optional[str]:
-    """Returns a header of an environment, in whatever case `name` is."""
+    """Returns a header of an environment. `name` may be in any case."""
     value = environ.get("HTTP_" + name.upper().replace("-", "_"))
     return None if value is None else lossless(value.encode("latin-1").strip(b" \t"))
 
@@ -110,13 +110,27 @@ def _raw_path(environ: Environ) -> bytes:
     return quote_from_bytes(path, safe=b"/!$&'()*+,=:@~-._").encode("ascii")
 
 
+# The names of headers by the keys of an environment, and None for other keys. They are few.
+_names: Dict[str, Optional[str]] = {}
+
+
 def _headers(environ: Environ) -> Iterator[Header]:
     for key, value in environ.items():
-        if key.startswith("HTTP_"):
-            yield key[5:].replace("_", "-").lower(), value.encode("latin-1", "replace")
-    for key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-        if environ.get(key):
-            yield key.replace("_", "-").lower(), environ[key].encode("latin-1", "replace")
+        name = _names[key] if key in _names else _name(key)
+        # A server may set the type and the length of a body that is not there to "".
+        if name is not None and (value or key.startswith("HTTP_")):
+            yield name, value.encode("latin-1", "replace")
+
+
+def _name(key: str) -> Optional[str]:
+    name = None
+    if key.startswith("HTTP_"):
+        name = key[5:].replace("_", "-").lower()
+    elif key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        name = key.replace("_", "-").lower()
+    if len(_names) < 1024:
+        _names[key] = name
+    return name
 
 
 class _Held:
