@@ -108,8 +108,8 @@ export class Client {
 
   /**
    * Decides a request and sleeps for the delay of the decision. If the delay is longer than
-   * `maxWait` milliseconds, the request is denied; if `signal` is aborted, the wait is, too. The
-   * units that were reserved are returned then.
+   * `maxWait` milliseconds, the request is denied. If `signal` is aborted, so is the wait. Both
+   * return the units that were reserved.
    */
   async wait(ruleSet, request = {}, { maxWait = Infinity, signal } = {}) {
     signal?.throwIfAborted();
@@ -166,7 +166,7 @@ export class Client {
   }
 
   /**
-   * Cancels the reservation of a decision with a delay, which ends its hold as well. Resolves to
+   * Cancels the reservation of a decision with a delay, which also ends its hold. Resolves to
    * whether it was cancelled now. If the service does not answer, the call is repeated in the
    * background.
    */

@@ -5,8 +5,8 @@ import { Filter, GONE } from "./filter.js";
 export { resultOf } from "./filter.js";
 
 /**
- * Returns a plugin that limits the requests of the instance that it is registered with. It is a
- * hook as well, for single routes. `register(rateLimit, options)` works, too.
+ * Returns a plugin that limits the requests of the instance that it is registered with. It is also
+ * a hook, for single routes. `register(rateLimit, options)` works too.
  */
 export function rateLimit(instanceOrOptions, options) {
   if (isInstance(instanceOrOptions)) return register(instanceOrOptions, rateLimit(options));

@@ -26,7 +26,7 @@ export interface RateLimitOptions<Source> {
   cost?: number | ((source: Source) => MaybePromise<number | undefined>);
   /** The headers that the rules read; by default all but secrets are sent to the service. */
   headers?: string[];
-  /** The networks of proxies whose `X-Forwarded-For` is believed; none by default. */
+  /** The networks of proxies whose `X-Forwarded-For` is trusted; none by default. */
   trustedProxies?: string[];
   /** How many requests may wait at a time; 100 by default. */
   maxConcurrentWaits?: number;

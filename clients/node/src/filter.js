@@ -1,4 +1,4 @@
-// Limits the requests to a server, whatever its framework.
+// Limits the requests to a server of any framework.
 
 import { TrustedProxies } from "./address.js";
 import { Ambiguous } from "./ambiguous.js";
@@ -18,7 +18,7 @@ const OPTIONS = new Set(
   trustedProxies maxConcurrentWaits`.split(/\s+/),
 );
 
-/** The client has gone: there is nobody to answer. */
+/** The client has disconnected, so there is nothing to answer. */
 export const GONE = Symbol("gone");
 
 /** The decision about a request, and its hold. */

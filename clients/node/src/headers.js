@@ -34,7 +34,7 @@ export class HeaderReader {
   /** The names that are counted, and their folded forms. */
   #counted;
   #folded;
-  /** What is known of names, in any case. */
+  /** How names are treated, by the spelling of the request. */
   #names = new Map();
 
   /** `counted` are the headers that identify a client, `selected` those that rules read. */

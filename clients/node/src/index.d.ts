@@ -33,7 +33,7 @@ export interface ClientOptions {
   onWarning?: (message: string, cause?: unknown) => void;
 }
 
-/** What is known about a request. */
+/** The fields of a request that rules may read. */
 export interface CheckRequest {
   ip?: string | null;
   user?: string | null;

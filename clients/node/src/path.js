@@ -14,7 +14,7 @@ const DELETE = 0x7f;
 
 /**
  * Reads the path of a request target. Returns its raw form, its normal form with the slash at the
- * end, and a list of normal forms: that of `//host/x` holds `/x` as well. In the normal form every
+ * end, and a list of normal forms: that of `//host/x` also holds `/x`. In the normal form every
  * percent escape is decoded once, `\` is `/`, each segment is cut at its first `;`, and repeated
  * slashes are merged. Throws `Ambiguous` if servers could read it in yet other ways.
  */

@@ -147,7 +147,7 @@ describe("a client", () => {
   );
 
   test(
-    "keeps a hold while it waits, and gives both up if it is interrupted",
+    "keeps a hold while it waits, and returns both if it is interrupted",
     using({}, async (client, user) => {
       const held = 'fluxgate_slots_held{rule_set="slots-and-queue",rule="running"}';
       await client.withHold("slots-and-queue", { user }, async () => {
@@ -284,7 +284,7 @@ test("headers and a prefix of the path go with every call", async () => {
   server.close();
 });
 
-test("TLS with a certificate authority of its own", async () => {
+test("TLS with a private certificate authority", async () => {
   const folder = mkdtempSync(path.join(os.tmpdir(), "fluxgate-tls-"));
   const openssl = (...args) => execFileSync("openssl", args, { cwd: folder, stdio: "pipe" });
   openssl(

@@ -107,7 +107,7 @@ def is_of_gateway(case):
 
 
 def run_case(door, case):
-    """Runs a case. Returns what is wrong with it, or None."""
+    """Runs a case. Returns the reason if it fails, or None."""
     begin = time.monotonic()
     waited = 0.0
     try:

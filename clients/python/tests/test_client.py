@@ -273,7 +273,7 @@ fg.close()
 """
         subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
 
-    def test_https_with_an_authority_of_ones_own(self):
+    def test_https_with_a_private_authority(self):
         try:
             import trustme
         except ImportError:
@@ -334,7 +334,7 @@ class Holds(unittest.TestCase):
     def slots(self):
         return self.service.metric("fluxgate_slots_held")
 
-    def test_a_hold_is_released_in_whatever_way_it_is_left(self):
+    def test_a_hold_is_released_however_its_block_ends(self):
         with self.fg.hold("slots", user="ann") as hold:
             self.assertTrue(hold.is_open and hold.id)
             with self.assertRaises(Denied) as raised:

@@ -37,7 +37,7 @@ def with_time(program):
 
 
 class App:
-    """A server in a process of its own."""
+    """A server in another process."""
 
     def __init__(self, command, folder, port, **environment):
         environment = {**os.environ, **environment}

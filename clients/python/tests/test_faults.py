@@ -35,7 +35,7 @@ rule_sets:
 
 
 class Load:
-    """Requests at a constant rate, whatever becomes of them."""
+    """Requests at a constant rate, however long they take."""
 
     def __init__(self, port):
         self._port = port

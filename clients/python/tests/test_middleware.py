@@ -370,7 +370,7 @@ class Waits(WithService):
         begin = time.monotonic()
 
         def turns():
-            """Returns how many requests have a turn, of which there is one in two seconds."""
+            """Returns how many requests have a turn. There is one turn every two seconds."""
             delay = self.fg.peek("long-waits", user="ann").delay
             return round((delay + time.monotonic() - begin) / 2)
 

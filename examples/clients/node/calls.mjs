@@ -26,7 +26,7 @@ await client.wait("jobs", { user: "bob" }, { maxWait: 2_000 });
 // Hold a slot, or units whose real number is known later. Throws Denied.
 try {
   await client.withHold("jobs", { user: "ann", cost: 3 }, async (hold) => {
-    const used = 2; // … the work; the hold is renewed meanwhile
+    const used = 2; // … the work; the hold is renewed while it runs
     await hold.settle(used); // without it, the hold is released at the end
   });
 } catch (error) {

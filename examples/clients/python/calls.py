@@ -33,7 +33,7 @@ def blocking():
     # Hold a slot, or units whose real number is known later. Raises Denied.
     try:
         with fg.hold("jobs", user="ann", cost=3) as hold:
-            used = 2  # … the work; the hold is renewed meanwhile
+            used = 2  # … the work; the hold is renewed while it runs
             hold.settle(used)  # without it, the hold is released at the end
     except Denied as denied:
         print("try again in", denied.decision.retry_after)

@@ -16,7 +16,7 @@ _IPV4 = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}\Z", re.
 
 
 class TrustedProxies:
-    """The networks of proxies whose reports are believed; by default none."""
+    """The networks of proxies whose reports are trusted; by default none."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         if isinstance(networks, str):

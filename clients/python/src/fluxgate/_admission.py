@@ -1,4 +1,4 @@
-"""Decides requests for middleware: the check, the wait, and the hold of what is admitted."""
+"""Decides requests for middleware: the check, the wait, and the hold of an admitted request."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class AsyncClient:
     ) -> Decision:
         """Decides a request, and sleeps until it may proceed: see `Client.wait`.
 
-        If the task is cancelled, the reservation is, too.
+        If the task is cancelled, so is the reservation.
         """
         body = check_body(rule_set, request, wait=True)
         decision, kept = await self._wait(body, await self._check(body), max_wait)
@@ -297,7 +297,7 @@ class AsyncClient:
         try:
             await sleep(decision.delay)
         except BaseException:
-            # In a task of its own: this one is cancelled.
+            # In another task, since this one is cancelled.
             self._abandon(decision, kept)
             raise
         return decision, kept

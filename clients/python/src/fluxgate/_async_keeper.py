@@ -123,5 +123,5 @@ class LoopState:
         await asyncio.sleep(0)
 
     def close_soon(self) -> None:
-        """Closes it in a task of its own."""
+        """Closes it in a new task."""
         self._closing = self.loop.create_task(self.close())

@@ -31,7 +31,7 @@ class Unavailable(FluxGateError):
 class InvalidRequest(FluxGateError):
     """The service rejected the call: an unknown rule, an address that is none, a wrong URL.
 
-    This is an error of the program. It is raised whatever `on_error` says.
+    This is an error of the program. It is raised even if `on_error` is not `raise`.
     """
 
     def __init__(self, status: int, detail: str) -> None:

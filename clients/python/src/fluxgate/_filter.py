@@ -1,4 +1,4 @@
-"""What all middleware shares: which requests are limited, and what the service is told of them."""
+"""What all middleware shares: which requests are limited, and which of their fields are sent."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         exclude: Iterable[str]
         #: Whether paths are compared without case, for apps that route so.
         ignore_case: bool
-        #: Networks whose X-Forwarded-For is believed.
+        #: Networks whose X-Forwarded-For is trusted.
         trusted_proxies: Iterable[str]
         #: By default the user is in X-User-Id, the API key in X-API-Key, and the address is the
         #: peer's.

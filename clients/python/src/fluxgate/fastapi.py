@@ -88,8 +88,8 @@ class RateLimit:
 def _handle_refusals(request: Request) -> None:
     """Lets the app answer refusals as the gateway does.
 
-    A dependency can refuse only by an exception, and the app's handler for it would put the problem
-    into a body of its own.
+    A dependency can refuse only by an exception, and the app's default handler would wrap the
+    problem in another body.
     """
     handlers: Any = request.scope.get("starlette.exception_handlers")
     if handlers is not None:
