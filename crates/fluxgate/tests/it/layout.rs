@@ -38,7 +38,7 @@ const LAYERS: [(&str, &str); 10] = [
     ),
     (
         "fluxgate-import",
-        "names remark config_draft draft rule_file fields path_patterns spring bucket4j envoy_ratelimit kong nginx openfluxgate \
+        "remark names config_draft draft rule_file fields path_patterns spring bucket4j envoy_ratelimit kong nginx openfluxgate \
          spring_cloud_gateway",
     ),
     (
