@@ -1,96 +1,108 @@
 package org.fluxgate.core.context;
 
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** What is known of a request, in the terms of OpenFluxGate. */
+/**
+ * What is known of a request, in the terms of OpenFluxGate. Its programs import this class and its
+ * builder by name, in their implementations of
+ * {@link org.fluxgate.spring.filter.RequestContextCustomizer}, so that a change of the dependency
+ * is enough. The fields are those of {@link io.fluxgate.client.RequestContext}.
+ */
 public final class RequestContext {
-    private final Builder fields;
+    private final io.fluxgate.client.RequestContext fields;
 
-    private RequestContext(Builder fields) {
+    private RequestContext(io.fluxgate.client.RequestContext fields) {
         this.fields = fields;
     }
 
     public static Builder builder() {
-        return new Builder();
+        return new Builder(io.fluxgate.client.RequestContext.builder());
     }
 
     public String getClientIp() {
-        return fields.clientIp;
+        return fields.ip();
     }
 
     public String getUserId() {
-        return fields.userId;
+        return fields.user();
     }
 
     public String getApiKey() {
-        return fields.apiKey;
+        return fields.apiKey();
     }
 
     /** Returns the path. */
     public String getEndpoint() {
-        return fields.endpoint;
+        return fields.path();
     }
 
     public String getMethod() {
-        return fields.method;
+        return fields.method();
     }
 
     public Map<String, String> getHeaders() {
-        return fields.getHeaders();
+        return fields.headers();
     }
 
     public String getHeader(String name) {
-        return fields.getHeader(name);
+        return fields.headers().get(name);
     }
 
     public Map<String, Object> getAttributes() {
-        return fields.getAttributes();
+        return new HashMap<>(fields.attributes());
     }
 
     public Object getAttribute(String key) {
-        return fields.getAttribute(key);
+        return fields.attributes().get(key);
     }
 
-    /** Builds a context. */
+    /** Builds a context. Attributes are kept as text, which is what rules compare. */
     public static final class Builder {
-        private String clientIp;
-        private String userId;
-        private String apiKey;
-        private String endpoint;
-        private String method;
-        private final Map<String, String> headers = new LinkedHashMap<>();
-        private final Map<String, Object> attributes = new LinkedHashMap<>();
+        private final io.fluxgate.client.RequestContext.Builder fields;
+
+        private Builder(io.fluxgate.client.RequestContext.Builder fields) {
+            this.fields = fields;
+        }
+
+        /** Returns a builder that changes these fields. */
+        public static Builder of(io.fluxgate.client.RequestContext.Builder fields) {
+            return new Builder(fields);
+        }
+
+        /** Returns the fields that this builder changes. */
+        public io.fluxgate.client.RequestContext.Builder fields() {
+            return fields;
+        }
 
         public Builder clientIp(String value) {
-            clientIp = value;
+            fields.ip(value);
             return this;
         }
 
         public Builder userId(String value) {
-            userId = value;
+            fields.user(value);
             return this;
         }
 
         public Builder apiKey(String value) {
-            apiKey = value;
+            fields.apiKey(value);
             return this;
         }
 
         public Builder endpoint(String value) {
-            endpoint = value;
+            fields.path(value);
             return this;
         }
 
         public Builder method(String value) {
-            method = value;
+            fields.method(value);
             return this;
         }
 
         public Builder header(String name, String value) {
             if (name != null && value != null) {
-                headers.put(name, value);
+                fields.header(name, value);
             }
             return this;
         }
@@ -104,7 +116,7 @@ public final class RequestContext {
 
         public Builder attribute(String key, Object value) {
             if (key != null && value != null) {
-                attributes.put(key, value);
+                fields.attribute(key, value.toString());
             }
             return this;
         }
@@ -117,44 +129,43 @@ public final class RequestContext {
         }
 
         public String getClientIp() {
-            return clientIp;
+            return fields.ip();
         }
 
         public String getUserId() {
-            return userId;
+            return fields.user();
         }
 
         public String getApiKey() {
-            return apiKey;
+            return fields.apiKey();
         }
 
         public String getEndpoint() {
-            return endpoint;
+            return fields.path();
         }
 
         public String getMethod() {
-            return method;
+            return fields.method();
         }
 
         public Map<String, String> getHeaders() {
-            return new HashMap<>(headers);
+            return fields.headers();
         }
 
         public String getHeader(String name) {
-            return headers.get(name);
+            return fields.headers().get(name);
         }
 
         public Map<String, Object> getAttributes() {
-            return new HashMap<>(attributes);
+            return new HashMap<>(fields.attributes());
         }
 
         public Object getAttribute(String key) {
-            return attributes.get(key);
+            return fields.attributes().get(key);
         }
 
         public RequestContext build() {
-            Builder copy = new Builder().clientIp(clientIp).userId(userId).apiKey(apiKey);
-            return new RequestContext(copy.endpoint(endpoint).method(method).headers(headers).attributes(attributes));
+            return new RequestContext(fields.build());
         }
     }
 }
