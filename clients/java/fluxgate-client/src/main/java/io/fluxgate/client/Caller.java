@@ -53,7 +53,7 @@ final class Caller {
 
     /**
      * Posts a body. If the answer comes after the deadline, or after {@link Call#cancel}, it goes to
-     * {@code late}: the service may have reserved units or taken slots that no one will use.
+     * {@code late}: the service may have reserved units or taken slots that will not be used.
      */
     Call post(String path, byte[] body, Consumer<Reply> late) {
         return start(() -> transport.post(path, body), late);
@@ -64,7 +64,7 @@ final class Caller {
     }
 
     /**
-     * Makes a call that no one waits for. The first request of a JVM loads hundreds of classes, for
+     * Makes a call whose answer does not matter. The first request of a JVM loads hundreds of classes, for
      * longer than the deadline: this one comes before those that count. It also opens a connection.
      */
     void warmUp() {
@@ -129,15 +129,16 @@ final class Caller {
             abandon();
         }
 
-        private void send() {
+        /** Sends the request, unless the call was given up before. */
+        private boolean send() {
             synchronized (this) {
                 if (answer.isDone()) {
-                    release();
-                    return;
+                    return false;
                 }
                 exchange = request.get();
             }
             track(exchange).whenComplete(this::finish);
+            return true;
         }
 
         private void finish(HttpResponse<byte[]> response, Throwable error) {

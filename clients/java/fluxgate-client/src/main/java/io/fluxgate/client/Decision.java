@@ -117,7 +117,7 @@ public final class Decision {
      * Returns this decision as a denial, for a program that refuses what no rule decides: as the
      * service does with {@code on_missing_rule_set: deny}.
      */
-    public Decision deniedForWantOfARule() {
+    public Decision deniedWithoutRule() {
         Map<String, Object> problem = Map.of(
                 "type", QUOTA_EXCEEDED,
                 "title", "The quota for these requests is used up");

@@ -341,7 +341,7 @@ public final class FluxGateClient implements AutoCloseable {
      * Makes a call that decides something.
      *
      * @param read reads the answer
-     * @param giveBack takes an answer that no one waits for any more
+     * @param giveBack takes an answer that came too late to be used
      * @param failed returns what is decided if the service fails, unless it is to throw
      */
     private <T> CompletableFuture<T> decide(

@@ -43,6 +43,8 @@ final class Transport {
             builder.sslContext(tls);
         }
         http = builder.build();
+        // An invalid header fails here, and not with the first call.
+        request("livez").build();
     }
 
     /** Parses the address of a service, such as {@code http://127.0.0.1:8081}. */

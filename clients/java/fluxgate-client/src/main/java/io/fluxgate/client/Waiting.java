@@ -81,7 +81,7 @@ final class Waiting {
 
     private void waitForTurn(Decision decision) {
         if (!policy.begin(decision.delay())) {
-            // The answer then says what a request that cannot wait is told.
+            // Decided again without waiting, it gets the refusal of a request that cannot wait.
             Optional<String> reservation = decision.reservation();
             CompletableFuture<?> cancelled = reservation.isPresent()
                     ? client.cancelAsync(reservation.get())

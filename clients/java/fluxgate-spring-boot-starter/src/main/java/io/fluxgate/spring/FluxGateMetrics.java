@@ -17,7 +17,7 @@ import java.util.function.Supplier;
 public final class FluxGateMetrics implements RequestLimiter.DecisionListener {
     private final Supplier<MeterRegistry> registry;
 
-    /** The registry is asked for when something is decided: it is made late. It may be null. */
+    /** The registry is created late, so it is looked up with the first decision. It may be null. */
     public FluxGateMetrics(Supplier<MeterRegistry> registry) {
         this.registry = registry;
     }

@@ -7,8 +7,6 @@ import java.util.Optional;
 
 /** What a filter does with a request: serve it, with limit headers, or refuse it. */
 public final class Admission implements AutoCloseable {
-    private static final Admission SKIPPED = new Admission(null, null, Map.of(), null);
-
     private final Decision decision;
     private final Refusal refusal;
     private final Map<String, String> headers;
@@ -22,14 +20,6 @@ public final class Admission implements AutoCloseable {
         this.hold = hold;
     }
 
-    static Admission skipped() {
-        return SKIPPED;
-    }
-
-    static Admission refused(Refusal refusal) {
-        return new Admission(null, refusal, Map.of(), null);
-    }
-
     static Admission refused(Decision decision, Refusal refusal) {
         return new Admission(decision, refusal, Map.of(), null);
     }
@@ -38,9 +28,8 @@ public final class Admission implements AutoCloseable {
         return new Admission(decision, null, withHeaders ? decision.headers() : Map.of(), hold);
     }
 
-    /** Returns the decision, unless the request is not limited or ambiguous. */
-    public Optional<Decision> decision() {
-        return Optional.ofNullable(decision);
+    public Decision decision() {
+        return decision;
     }
 
     /** Returns how to answer, if the request is refused. */

@@ -130,7 +130,7 @@ public final class RequestLimiter {
     private Admission conclude(Decision decision, String contentType) {
         Decision last = decision;
         if (refusesWithoutRule && decision.outcome() == Outcome.NO_RULE) {
-            last = decision.deniedForWantOfARule();
+            last = decision.deniedWithoutRule();
         }
         if (!last.allowed()) {
             Refusal refusal = Refusal.of(last, contentType);

@@ -90,7 +90,7 @@ final class RateLimitInterceptor implements MethodInterceptor {
 
     static void throwIfRefused(Admission admission) {
         admission.refusal().ifPresent(refusal -> {
-            throw new RateLimitExceededException(refusal, admission.decision().orElse(null));
+            throw new RateLimitExceededException(refusal, admission.decision());
         });
     }
 

@@ -21,8 +21,8 @@ import java.util.concurrent.ExecutionException;
 /**
  * Limits the requests of a servlet program.
  *
- * <p>A request that waits blocks its thread. The container does not tell that a client has left
- * meanwhile, so its wait goes on.
+ * <p>A request that waits blocks its thread. The container does not report a client that leaves, so
+ * the wait goes on.
  */
 public final class FluxGateFilter implements Filter {
     private final RequestLimiter limiter;
@@ -94,7 +94,7 @@ public final class FluxGateFilter implements Filter {
                 return;
             }
         } catch (IllegalStateException e) {
-            // The response has ended meanwhile.
+            // The response ended between the two calls.
         }
         admission.close();
     }

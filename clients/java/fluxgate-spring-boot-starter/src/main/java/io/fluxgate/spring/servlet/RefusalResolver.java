@@ -9,7 +9,7 @@ import org.springframework.core.Ordered;
 import org.springframework.web.servlet.HandlerExceptionResolver;
 import org.springframework.web.servlet.ModelAndView;
 
-/** Answers a request whose handler called a limited method in vain. */
+/** Answers a request whose handler called a limited method and was denied. */
 public final class RefusalResolver implements HandlerExceptionResolver, Ordered {
     @Override
     public ModelAndView resolveException(

@@ -1,10 +1,15 @@
 package io.fluxgate.client;
 
-/** The reader of the client, for tests. */
+/** The client's JSON parser, for tests. */
 public final class JsonDocument {
     private JsonDocument() {}
 
-    public static Object parse(byte[] document) {
-        return Json.parse(document);
+    /** @throws IllegalArgumentException if the text is not JSON */
+    public static Object parse(byte[] text) {
+        try {
+            return Json.parse(text);
+        } catch (Json.FormatException e) {
+            throw new IllegalArgumentException(e);
+        }
     }
 }

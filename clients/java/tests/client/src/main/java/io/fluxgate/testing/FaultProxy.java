@@ -21,7 +21,8 @@ public final class FaultProxy implements AutoCloseable {
     private final int port;
     private final Set<Socket> connections = ConcurrentHashMap.newKeySet();
     private final AtomicInteger asked = new AtomicInteger();
-    private volatile int target;
+    private final AtomicInteger lost = new AtomicInteger();
+    private final int target;
     private volatile String mode;
     private ServerSocket listener;
 
@@ -33,12 +34,6 @@ public final class FaultProxy implements AutoCloseable {
 
     public String url() {
         return "http://127.0.0.1:" + port;
-    }
-
-    /** Forwards to another service. */
-    public void setTarget(int port) {
-        target = port;
-        closeConnections();
     }
 
     public void setMode(String to) throws IOException {
@@ -59,6 +54,16 @@ public final class FaultProxy implements AutoCloseable {
     /** Returns how many calls have arrived since the last time. */
     public int takeAsked() {
         return asked.getAndSet(0);
+    }
+
+    /** Returns how many calls have arrived since the last {@link #takeAsked}. */
+    public int asked() {
+        return asked.get();
+    }
+
+    /** Returns how many calls the service has got whose answer the client has not: it may have taken slots. */
+    public int lost() {
+        return lost.get();
     }
 
     /** Returns how many connections are open. */
@@ -142,12 +147,14 @@ public final class FaultProxy implements AutoCloseable {
                     service.setTcpNoDelay(true);
                     connections.add(service);
                 }
+                lost.incrementAndGet();
                 service.getOutputStream().write(request.bytes());
                 HttpMessage answer = HttpMessage.read(service.getInputStream());
                 if (answer == null || now.equals("swallow")) {
                     return;
                 }
                 out.write(answer.bytes());
+                lost.decrementAndGet();
             }
         } finally {
             for (Socket socket : service == null ? new Socket[] {client} : new Socket[] {client, service}) {

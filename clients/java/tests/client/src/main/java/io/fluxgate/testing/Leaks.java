@@ -45,7 +45,7 @@ public final class Leaks {
         try {
             return Files.readSymbolicLink(descriptor).toString().startsWith("socket:");
         } catch (IOException e) {
-            // It was closed meanwhile.
+            // It was closed after it was listed.
             return false;
         }
     }

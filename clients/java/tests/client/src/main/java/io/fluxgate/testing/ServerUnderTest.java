@@ -4,7 +4,7 @@ import java.util.Map;
 import java.util.Set;
 
 /** A server with a middleware. One server runs all cases, each with its own client and middleware. */
-public interface ServerUnderTest {
+public interface ServerUnderTest extends AutoCloseable {
     /** The header by which the handler tells the requests of a case apart. */
     String ID_HEADER = "X-Test-Id";
 
@@ -21,4 +21,8 @@ public interface ServerUnderTest {
 
     /** Returns the ids of the requests that the handler has run for since {@link #use}. */
     Map<String, Integer> runs();
+
+    /** Stops the server. */
+    @Override
+    void close();
 }

@@ -1,23 +1,13 @@
 package io.fluxgate.testing;
 
-import java.util.List;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
+import org.junit.jupiter.api.extension.ExtendWith;
 
 /** Every case of a client, against the real service. */
+@ExtendWith(LeakCheck.class)
 class ClientConformanceTest {
-    private static List<String> threads;
-    private static long sockets;
-
-    @BeforeAll
-    static void count() {
-        threads = Leaks.threads();
-        sockets = Leaks.sockets();
-    }
-
     @TestFactory
     Stream<DynamicTest> cases() throws Exception {
         Cases cases = new Cases();
@@ -27,12 +17,5 @@ class ClientConformanceTest {
                 run.run();
             }
         }));
-    }
-
-    @AfterAll
-    static void nothingIsLeft() {
-        Leaks.await(
-                "threads or sockets are left",
-                () -> threads.containsAll(Leaks.threads()) && Leaks.sockets() <= sockets);
     }
 }

@@ -10,19 +10,23 @@ import io.fluxgate.client.Outcome;
 import io.fluxgate.client.RequestContext;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Outages under load. */
+@ExtendWith(LeakCheck.class)
 class FaultTest {
     private static final int PER_SECOND = 200;
     private static final long DEADLINE_MS = 100;
-    /** What threads of a busy machine may come late. */
-    private static final long SLACK_MS = 150;
+    /** What a call does besides waiting for the service. */
+    private static final long SLACK_MS = 50;
 
     private static final int CAPACITY = 100_000;
+    private static final int SLOTS = 1000;
     private static final List<String> CONFIG = List.of(
             "listen: { api: \"${API}\" }",
             "rule_sets:",
@@ -32,14 +36,16 @@ class FaultTest {
                     + ", window: 30d } ] }",
             "  slots:",
             "    rules:",
-            "      - { id: running, scope: per_user, algorithm: concurrency, hold: 1m, bands: [ { capacity: 1000 } ] }");
+            "      - { id: running, scope: per_user, algorithm: concurrency, hold: 1m, bands: [ { capacity: " + SLOTS
+                    + " } ] }");
 
     @ParameterizedTest
     @ValueSource(strings = {"down", "slow", "reset", "garbage", "cut", "error", "restart"})
     void callsKeepTheirDeadlineAndRecover(String fault) throws Exception {
         try (Service service = Service.start(CONFIG);
                 FaultProxy proxy = new FaultProxy(service.port(), "up");
-                FluxGateClient client = FluxGateClient.create(proxy.url())) {
+                FluxGateClient client = FluxGateClient.create(proxy.url());
+                FluxGateClient direct = patient(service.url())) {
             AtomicLong allowed = new AtomicLong();
             AtomicLong failedOpen = new AtomicLong();
             Load.Call check = () -> {
@@ -49,6 +55,7 @@ class FaultTest {
             };
             // The first calls of a program load its classes.
             Load.run(PER_SECOND, 300, check);
+            failedOpen.set(0);
             proxy.setMode(fault);
             Load during = Load.run(PER_SECOND, 1200, check);
             proxy.setMode("up");
@@ -56,12 +63,10 @@ class FaultTest {
             assertTrue(failedOpen.get() > 0, "nothing has failed");
             assertRecovers(client);
             long calls = proxy.takeAsked();
-            try (FluxGateClient direct = FluxGateClient.create(service.url())) {
-                Decision left = direct.check("units", it -> it.user("ann").cost(0));
-                long charged = CAPACITY - left.remaining().orElseThrow();
-                assertTrue(charged >= allowed.get(), "an allowed call was not charged");
-                assertTrue(charged <= calls, charged + " units were charged by " + calls + " calls");
-            }
+            Decision left = direct.check("units", it -> it.user("ann").cost(0));
+            long charged = CAPACITY - left.remaining().orElseThrow();
+            assertTrue(charged >= allowed.get(), "an allowed call was not charged");
+            assertTrue(charged <= calls, charged + " units were charged by " + calls + " calls");
         }
     }
 
@@ -71,9 +76,7 @@ class FaultTest {
         try (Service service = Service.start(CONFIG);
                 FaultProxy proxy = new FaultProxy(service.port(), "up");
                 FluxGateClient client = FluxGateClient.create(proxy.url());
-                FluxGateClient direct = FluxGateClient.builder(service.url())
-                        .deadline(Duration.ofSeconds(2))
-                        .build()) {
+                FluxGateClient direct = patient(service.url())) {
             Load.Call work = () -> {
                 try (Hold hold = client.hold("slots", it -> it.user("ann"))) {
                     Thread.sleep(20);
@@ -85,12 +88,7 @@ class FaultTest {
             proxy.setMode("up");
             assertRecovers(client);
             Load.run(PER_SECOND, 300, work).check(2000);
-            // A call whose answer was swallowed may have a slot that no one knows of.
-            long unknown = fault.equals("swallow") ? 10 : 0;
-            Leaks.await("slots are held", () -> {
-                Decision left = direct.peek("slots", it -> it.user("ann"));
-                return left.remaining().orElse(0) >= 999 - unknown;
-            });
+            Leaks.await("slots are held", () -> freeSlots(direct) >= SLOTS - proxy.lost());
             assertEquals(0, client.openHolds());
         }
     }
@@ -101,16 +99,13 @@ class FaultTest {
                 FaultProxy proxy = new FaultProxy(service.port(), "slow");
                 FluxGateClient client =
                         FluxGateClient.builder(proxy.url()).deadline(Duration.ofSeconds(3)).build();
-                FluxGateClient direct = FluxGateClient.create(service.url())) {
-            var held = client.holdAsync(
-                    "slots", RequestContext.builder().user("ann").build(), Duration.ofSeconds(60));
-            Service.sleep(500);
+                FluxGateClient direct = patient(service.url())) {
+            RequestContext ann = RequestContext.builder().user("ann").build();
+            CompletableFuture<Hold> held = client.holdAsync("slots", ann, Duration.ofSeconds(60));
+            Leaks.await("the call is not sent", () -> proxy.asked() == 1);
             held.cancel(false);
-            Service.sleep(700);
-            Leaks.await("the slot is held", () -> direct.peek("slots", it -> it.user("ann"))
-                            .remaining()
-                            .orElse(0)
-                    == 999);
+            Leaks.await("the slot is not released", () -> proxy.asked() == 2);
+            Leaks.await("the slot is held", () -> freeSlots(direct) == SLOTS);
         }
     }
 
@@ -120,22 +115,34 @@ class FaultTest {
                 FaultProxy proxy = new FaultProxy(service.port(), "up");
                 FluxGateClient client = FluxGateClient.builder(proxy.url())
                         .maxConnections(4)
-                        .deadline(Duration.ofSeconds(5))
+                        .deadline(Duration.ofSeconds(60))
                         .build()) {
-            Load.run(2000, 500, () -> assertEquals(
+            Load.run(2000, 250, () -> assertEquals(
                             Outcome.ALLOWED,
                             client.check("units", it -> it.user("ann")).outcome()))
-                    .check(5000);
-            // Two sockets each, as the proxy has one to the service; and one connection that a new client opens.
-            assertTrue(proxy.connectionCount() <= 10, proxy.connectionCount() + " sockets");
+                    .check(60_000);
+            // Idle connections are kept. A fifth is the one that a new client opens; the proxy has as many.
+            Leaks.await("there are more connections", () -> proxy.connectionCount() <= 2 * 5);
         }
+    }
+
+    /** Returns a client for questions that a busy machine may answer late. */
+    private static FluxGateClient patient(String url) {
+        return FluxGateClient.builder(url).deadline(Duration.ofSeconds(20)).build();
+    }
+
+    private static long freeSlots(FluxGateClient client) {
+        return client.peek("slots", it -> it.user("ann")).remaining().orElse(0);
     }
 
     private static void assertRecovers(FluxGateClient client) {
         long began = System.nanoTime();
         while (client.peek("units", it -> it.user("ann")).outcome() != Outcome.ALLOWED) {
             long elapsed = (System.nanoTime() - began) / 1_000_000;
-            assertTrue(elapsed < 1000, "no decision " + elapsed + " ms after the fault");
+            if (elapsed > 1000) {
+                AssertionError failure = new AssertionError("no decision " + elapsed + " ms after the fault");
+                Heartbeat.fail(failure, began, DEADLINE_MS);
+            }
             Service.sleep(5);
         }
     }

@@ -16,7 +16,7 @@ import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
 /** Spring Cloud Gateway with the filter, in front of a server without one. */
-final class GatewayServer implements ServerUnderTest, AutoCloseable {
+final class GatewayServer implements ServerUnderTest {
     private final WebFluxServer upstream = new WebFluxServer();
     private final Program program = Program.gateway(
             Main.class,

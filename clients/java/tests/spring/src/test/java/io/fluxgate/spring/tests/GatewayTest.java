@@ -37,7 +37,7 @@ class GatewayTest {
     private Program gateway(String... filter) {
         Map<String, String> all = new HashMap<>();
         all.put("fluxgate.url", service.url());
-        all.put("fluxgate.deadline", "1s");
+        all.put("fluxgate.deadline", "20s");
         String route = "spring.cloud.gateway.server.webflux.routes[0].";
         all.put(route + "id", "api");
         all.put(route + "uri", "http://127.0.0.1:" + upstream.port());
@@ -71,7 +71,7 @@ class GatewayTest {
         RawRequest.Response denied = Limits.get(program.port(), "/x", "X-User-Id", "ann");
         assertEquals(429, denied.status());
         assertEquals("application/problem+json", denied.headers().get("content-type"));
-        assertEquals("30", denied.headers().get("retry-after"));
+        Limits.assertRetryAfter(30, denied);
         assertTrue(denied.text().contains("\"violated-policies\":[\"per-user/burst\"]"), denied.text());
     }
 
@@ -98,7 +98,7 @@ class GatewayTest {
             assertEquals("0", allowed.headers().get("x-ratelimit-remaining"));
             RawRequest.Response denied = Limits.get(program.port(), "/x", "X-User-Id", "ann");
             assertEquals(429, denied.status());
-            assertEquals("60", denied.headers().get("retry-after"));
+            Limits.assertRetryAfter(60, denied);
             assertEquals(200, Limits.get(program.port(), "/x", "X-User-Id", "bob").status());
         }
     }

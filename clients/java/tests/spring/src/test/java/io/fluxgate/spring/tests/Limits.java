@@ -1,5 +1,7 @@
 package io.fluxgate.spring.tests;
 
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
 import io.fluxgate.client.JsonDocument;
 import io.fluxgate.testing.RawRequest;
 import io.fluxgate.testing.Service;
@@ -46,6 +48,12 @@ final class Limits {
             lines.add(List.of(headers[i], headers[i + 1]));
         }
         return RawRequest.send(port, "GET", path, lines).finish();
+    }
+
+    /** Checks a Retry-After, which is less than this by what the requests before took. */
+    static void assertRetryAfter(int most, RawRequest.Response response) {
+        int seconds = Integer.parseInt(response.headers().get("retry-after"));
+        assertTrue(seconds <= most && seconds > most / 2, () -> "retry after " + seconds + " s");
     }
 
     @SuppressWarnings("unchecked")

@@ -26,7 +26,7 @@ class OpenFluxGateTest {
     void itsProgramsAreLimitedByTheService() throws Exception {
         try (Service service = Limits.start();
                 Program program = Program.servlet(
-                        Main.class, Map.of("fluxgate.url", service.url(), "fluxgate.deadline", "1s"))) {
+                        Main.class, Map.of("fluxgate.url", service.url(), "fluxgate.deadline", "20s"))) {
             assertEquals(200, Limits.get(program.port(), "/api/hello", "X-Account", "ann").status());
             assertEquals(200, Limits.get(program.port(), "/api/hello", "X-Account", "ann").status());
             assertEquals(429, Limits.get(program.port(), "/api/hello", "X-Account", "ann").status());

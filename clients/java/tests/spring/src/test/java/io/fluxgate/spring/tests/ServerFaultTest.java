@@ -6,12 +6,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.fluxgate.client.Decision;
 import io.fluxgate.client.FluxGateClient;
 import io.fluxgate.testing.FaultProxy;
+import io.fluxgate.testing.Heartbeat;
 import io.fluxgate.testing.Leaks;
 import io.fluxgate.testing.Load;
 import io.fluxgate.testing.RawRequest;
 import io.fluxgate.testing.ServerUnderTest;
 import io.fluxgate.testing.Service;
 import java.io.IOException;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -22,8 +24,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 class ServerFaultTest {
     private static final int PER_SECOND = 200;
     private static final long DEADLINE_MS = 100;
-    /** What the server and threads of a busy machine need besides. */
-    private static final long SLACK_MS = 250;
+    /** What a request takes besides its decision. */
+    private static final long SLACK_MS = 100;
 
     private static final int SLOTS = 1000;
     private static final List<String> CONFIG = List.of(
@@ -40,10 +42,11 @@ class ServerFaultTest {
         List<String> threads = Leaks.threads();
         try (Service service = Service.start(CONFIG);
                 FaultProxy proxy = new FaultProxy(service.port(), "up");
-                AutoCloseable server = start(kind);
-                FluxGateClient direct = FluxGateClient.create(service.url())) {
-            ServerUnderTest it = (ServerUnderTest) server;
-            it.use(Map.of(
+                ServerUnderTest server = start(kind);
+                FluxGateClient direct = FluxGateClient.builder(service.url())
+                        .deadline(Duration.ofSeconds(20))
+                        .build()) {
+            server.use(Map.of(
                     "fluxgate.url",
                     proxy.url(),
                     "fluxgate.deadline",
@@ -51,26 +54,26 @@ class ServerFaultTest {
                     "fluxgate.ratelimit.default-rule-set-id",
                     "slots"));
             AtomicInteger sent = new AtomicInteger();
-            Load.run(PER_SECOND, 1000, () -> request(it, sent));
+            Load.run(PER_SECOND, 1000, () -> request(server, sent));
             for (String fault : List.of("down", "slow", "reset", "garbage", "restart")) {
                 proxy.setMode(fault);
-                Load load = Load.run(PER_SECOND, 700, () -> request(it, sent));
+                Load load = Load.run(PER_SECOND, 700, () -> request(server, sent));
                 proxy.setMode("up");
                 load.check(DEADLINE_MS + SLACK_MS);
-                assertRecovers(it, sent, fault);
+                assertRecovers(server, sent, fault);
             }
-            assertEquals(sent.get(), it.runs().size(), "requests were not served");
-            assertTrue(it.runs().values().stream().allMatch(runs -> runs == 1), "a request ran twice");
+            assertEquals(sent.get(), server.runs().size(), "requests were not served");
+            assertTrue(server.runs().values().stream().allMatch(runs -> runs == 1), "a request ran twice");
             Leaks.await("slots are held", () -> {
                 Decision left = direct.peek("slots", context -> context.user("ann"));
-                return left.remaining().orElse(0) == SLOTS - 1;
+                return left.remaining().orElse(0) >= SLOTS - proxy.lost();
             });
-            it.unuse();
+            server.unuse();
         }
         Leaks.await("threads are left", () -> threads.containsAll(Leaks.threads()));
     }
 
-    private static AutoCloseable start(String kind) {
+    private static ServerUnderTest start(String kind) {
         return switch (kind) {
             case "servlet" -> new ServletServer();
             case "webflux" -> new WebFluxServer();
@@ -90,7 +93,10 @@ class ServerFaultTest {
         long began = System.nanoTime();
         while (!request(server, sent).headers().containsKey("x-ratelimit-limit")) {
             long elapsed = (System.nanoTime() - began) / 1_000_000;
-            assertTrue(elapsed < 1000, "no decision " + elapsed + " ms after " + fault);
+            if (elapsed > 1000) {
+                AssertionError failure = new AssertionError("no decision " + elapsed + " ms after " + fault);
+                Heartbeat.fail(failure, began, DEADLINE_MS);
+            }
             Service.sleep(5);
         }
     }

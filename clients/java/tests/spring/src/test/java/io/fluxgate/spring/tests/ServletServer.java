@@ -21,7 +21,7 @@ import org.springframework.web.bind.annotation.RestController;
 import org.springframework.web.servlet.mvc.method.annotation.StreamingResponseBody;
 
 /** Tomcat with Spring MVC and the filter. */
-final class ServletServer implements ServerUnderTest, AutoCloseable {
+final class ServletServer implements ServerUnderTest {
     private final Program program = Program.servlet(Main.class, Map.of("fluxgate.ratelimit.enabled", "false"));
     private final Main main = program.bean(Main.class);
     private Settings settings;

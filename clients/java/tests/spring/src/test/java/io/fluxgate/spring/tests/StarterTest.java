@@ -55,7 +55,7 @@ class StarterTest {
     private Program program(Kind kind, String... properties) {
         Map<String, String> all = new HashMap<>();
         all.put("fluxgate.url", service.url());
-        all.put("fluxgate.deadline", "1s");
+        all.put("fluxgate.deadline", "20s");
         all.put("management.endpoints.web.exposure.include", "*");
         all.put("management.endpoint.health.show-details", "always");
         for (int i = 0; i < properties.length; i += 2) {
@@ -85,7 +85,7 @@ class StarterTest {
             RawRequest.Response denied = Limits.get(program.port(), "/api/hello", "X-User-Id", "ann");
             assertEquals(429, denied.status());
             assertEquals("application/problem+json", denied.headers().get("content-type"));
-            assertEquals("30", denied.headers().get("retry-after"));
+            Limits.assertRetryAfter(30, denied);
             assertEquals(
                     "https://iana.org/assignments/http-problem-types#quota-exceeded",
                     Limits.json(denied).get("type"));
@@ -226,10 +226,10 @@ class StarterTest {
                 "refills",
                 "fluxgate.ratelimit.wait-for-refill.enabled",
                 "true")) {
-            assertEquals(200, Limits.get(program.port(), "/api/hello", "X-User-Id", "ann").status());
             long began = System.nanoTime();
             assertEquals(200, Limits.get(program.port(), "/api/hello", "X-User-Id", "ann").status());
-            assertTrue(System.nanoTime() - began > 150_000_000, "it did not wait");
+            assertEquals(200, Limits.get(program.port(), "/api/hello", "X-User-Id", "ann").status());
+            assertTrue(System.nanoTime() - began > 290_000_000, "it did not wait");
         }
     }
 
@@ -248,7 +248,7 @@ class StarterTest {
                 RawRequest.Response denied = Limits.get(program.port(), path, "X-User-Id", path);
                 assertEquals(429, denied.status(), path);
                 assertEquals("application/problem+json", denied.headers().get("content-type"), path);
-                assertEquals("60", denied.headers().get("retry-after"), path);
+                Limits.assertRetryAfter(60, denied);
             }
         }
     }

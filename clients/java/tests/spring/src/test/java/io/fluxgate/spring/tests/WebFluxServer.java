@@ -21,7 +21,7 @@ import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
 
 /** Netty with WebFlux and the filter. */
-final class WebFluxServer implements ServerUnderTest, AutoCloseable {
+final class WebFluxServer implements ServerUnderTest {
     private final Program program = Program.webFlux(Main.class, Map.of("fluxgate.ratelimit.enabled", "false"));
     private final Main main = program.bean(Main.class);
     private Settings settings;
@@ -84,6 +84,7 @@ final class WebFluxServer implements ServerUnderTest, AutoCloseable {
             return switch (exchange.getRequest().getURI().getRawPath()) {
                 case "/stream" -> response.writeAndFlushWith(Flux.interval(Duration.ZERO, Duration.ofMillis(100))
                         .take(count == null ? 5 : Integer.parseInt(count))
+                        .onBackpressureBuffer()
                         .map(i -> text(response, "chunk\n")));
                 case "/break" -> response.writeAndFlushWith(Flux.just(text(response, "chunk\n"))
                         .concatWith(Mono.delay(Duration.ofMillis(20)).then(Mono.error(new IllegalStateException()))));

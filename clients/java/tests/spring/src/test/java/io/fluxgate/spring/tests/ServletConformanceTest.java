@@ -1,8 +1,0 @@
-package io.fluxgate.spring.tests;
-
-class ServletConformanceTest extends ServerConformance<ServletServer> {
-    @Override
-    ServletServer start() {
-        return new ServletServer();
-    }
-}

@@ -1,8 +1,0 @@
-package io.fluxgate.spring.tests;
-
-class WebFluxConformanceTest extends ServerConformance<WebFluxServer> {
-    @Override
-    WebFluxServer start() {
-        return new WebFluxServer();
-    }
-}
