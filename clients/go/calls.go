@@ -160,7 +160,7 @@ func (c *Client) CheckBatch(ctx context.Context, checks []BatchCheck) ([]Decisio
 type Consumption struct {
 	// RuleID names the bucket; without Capacity it is "SET/RULE" of a configured rule.
 	RuleID string
-	// Identity is whom to charge: one part, or the parts of a composite key in order.
+	// Identity is charged: one part, or the parts of a composite key in order.
 	Identity []string
 	// Cost is 1 by default; see [Units].
 	Cost *int64
@@ -247,8 +247,8 @@ func (c *Client) Wait(ctx context.Context, ruleSet string, request Request) (Dec
 	return c.checkAndWait(ctx, request.body(ruleSet), nil)
 }
 
-// checkAndWait decides a request and waits for its turn. permit, if there is one, is asked before
-// the wait whether another request may wait, and returns what to do after it.
+// checkAndWait decides a request and waits for its turn. permit, unless it is nil, reports whether
+// another request may wait, and returns a function to call after the wait.
 func (c *Client) checkAndWait(ctx context.Context, body checkBody, permit func() (func(), bool)) (Decision, error) {
 	until := c.deadlineFromNow()
 	yes, no := true, false

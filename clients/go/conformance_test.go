@@ -47,6 +47,36 @@ type conformanceCase struct {
 	Steps []object
 }
 
+// deadline is that of the client.
+func (c *conformanceCase) deadline() time.Duration {
+	if c.Client.DeadlineMs == 0 {
+		return time.Second
+	}
+	return time.Duration(c.Client.DeadlineMs) * time.Millisecond
+}
+
+// shortest is the shortest time within which the case expects something to happen.
+func (c *conformanceCase) shortest() time.Duration {
+	shortest := float64(c.deadline().Milliseconds())
+	for _, step := range c.Steps {
+		if span, ok := step["sleep_ms"].(float64); ok {
+			shortest = min(shortest, span)
+		}
+		if bounds, ok := step["elapsed_ms"].([]any); ok && bounds[0].(float64) > 0 {
+			shortest = min(shortest, bounds[0].(float64))
+		}
+		expected, _ := step["expect"].(object)
+		for name, value := range expected {
+			// Times in a decision depend on when it was made.
+			fields, _ := value.(object)
+			if bounds, ok := fields["between"].([]any); ok && strings.HasSuffix(name, "_ms") {
+				shortest = min(shortest, bounds[1].(float64)-bounds[0].(float64))
+			}
+		}
+	}
+	return time.Duration(shortest) * time.Millisecond
+}
+
 // TestConformance runs the cases that all clients pass; clients/README.md describes them.
 func TestConformance(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(testservice.Clients(), "conformance.json"))
@@ -78,15 +108,12 @@ func TestConformance(t *testing.T) {
 func runCase(t *testing.T, test *conformanceCase, config string) {
 	service := testservice.Start(t, config)
 	checkLeaks := testservice.CheckLeaks(t)
+	began := time.Now()
 	run := &caseRun{t: t, holds: make(map[string]*fluxgate.Hold), started: make(map[string]*startedRequest)}
 	run.proxy = testservice.StartProxy(t, service, test.Service)
-	deadline := time.Duration(test.Client.DeadlineMs) * time.Millisecond
-	if deadline == 0 {
-		deadline = time.Second
-	}
 	policies := map[string]fluxgate.ErrorPolicy{"": fluxgate.Allow, "allow": fluxgate.Allow, "deny": fluxgate.Deny, "raise": fluxgate.Raise}
 	run.client = fluxgate.New(run.proxy.URL(), fluxgate.OnError(policies[test.Client.OnError]),
-		fluxgate.Deadline(deadline), fluxgate.Logger(silent))
+		fluxgate.Deadline(test.deadline()), fluxgate.Logger(silent))
 	if test.Kind == "http" {
 		run.server = run.startServer(test)
 	}
@@ -102,6 +129,9 @@ func runCase(t *testing.T, test *conformanceCase, config string) {
 	run.client.Close()
 	run.proxy.Stop()
 	checkLeaks()
+	if len(run.failures) > 0 {
+		testservice.Fail(t, began, test.shortest(), strings.Join(run.failures, "\n"))
+	}
 }
 
 var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -113,6 +143,8 @@ type caseRun struct {
 	server  *httptest.Server
 	holds   map[string]*fluxgate.Hold
 	started map[string]*startedRequest
+	// failures are reported at the end, when it is known how busy the machine was.
+	failures []string
 	// sent numbers the requests; served are the numbers for which the handler has run.
 	sent   int
 	served sync.Map
@@ -135,11 +167,16 @@ func (r *caseRun) step(where string, step object) {
 		r.runStep(where, step)
 		if bounds, ok := step["elapsed_ms"].([]any); ok {
 			took := float64(time.Since(began).Microseconds()) / 1000
-			if took < bounds[0].(float64) || took > bounds[1].(float64) {
-				r.t.Errorf("%s: took %.1f ms, expected %v", where, took, bounds)
+			allowed := bounds[1].(float64) + float64(testservice.Allowance(began).Milliseconds())
+			if took < bounds[0].(float64) || took > allowed {
+				r.fail("%s: took %.1f ms, expected %v", where, took, bounds)
 			}
 		}
 	}
+}
+
+func (r *caseRun) fail(format string, values ...any) {
+	r.failures = append(r.failures, fmt.Sprintf(format, values...))
 }
 
 func (r *caseRun) runStep(where string, step object) {
@@ -147,17 +184,17 @@ func (r *caseRun) runStep(where string, step object) {
 	expected := step["expect"]
 	switch {
 	case step["call"] != nil:
-		compare(r.t, where, expected, r.call(step))
+		r.compare(where, expected, r.call(step))
 	case step["start"] != nil:
 		r.started[step["start"].(string)] = r.start(step["request"].(object))
 	case step["request"] != nil:
 		started := r.start(step["request"].(object))
-		compare(r.t, where, expected, r.finish(started))
+		r.compare(where, expected, r.finish(started))
 	case step["finish"] != nil:
 		started := r.started[step["finish"].(string)]
 		answer := r.finish(started)
 		if expected != nil {
-			compare(r.t, where, expected, answer)
+			r.compare(where, expected, answer)
 		}
 	case step["abort"] != nil:
 		r.started[step["abort"].(string)].connection.Close()
@@ -168,9 +205,9 @@ func (r *caseRun) runStep(where string, step object) {
 	case step["sleep_ms"] != nil:
 		time.Sleep(time.Duration(step["sleep_ms"].(float64)) * time.Millisecond)
 	case step["asked"] != nil:
-		compare(r.t, where+": asked", step["asked"], float64(r.proxy.Asked()))
+		r.compare(where+": asked", step["asked"], float64(r.proxy.Asked()))
 	case step["handler_runs"] != nil:
-		compare(r.t, where+": handler_runs", step["handler_runs"], float64(r.runs.Load()))
+		r.compare(where+": handler_runs", step["handler_runs"], float64(r.runs.Load()))
 	default:
 		r.t.Fatalf("%s: unknown step %v", where, step)
 	}
@@ -467,27 +504,26 @@ func (r *caseRun) finish(started *startedRequest) object {
 }
 
 // compare compares a result with what a case expects of it.
-func compare(t *testing.T, where string, expected, found any) {
-	t.Helper()
+func (r *caseRun) compare(where string, expected, found any) {
 	switch expected := expected.(type) {
 	case object:
 		if bounds, ok := expected["between"].([]any); ok {
 			number, isNumber := found.(float64)
 			if !isNumber || number < bounds[0].(float64) || number > bounds[1].(float64) {
-				t.Errorf("%s: found %v, expected %v", where, found, expected)
+				r.fail("%s: found %v, expected %v", where, found, expected)
 			}
 			return
 		}
 		if pattern, ok := expected["regex"].(string); ok {
 			text, isText := found.(string)
 			if !isText || !regexp.MustCompile(pattern).MatchString(text) {
-				t.Errorf("%s: found %v, expected %v", where, found, expected)
+				r.fail("%s: found %v, expected %v", where, found, expected)
 			}
 			return
 		}
 		fields, ok := found.(object)
 		if !ok {
-			t.Errorf("%s: found %v, expected %v", where, found, expected)
+			r.fail("%s: found %v, expected %v", where, found, expected)
 			return
 		}
 		for name, value := range expected {
@@ -495,23 +531,23 @@ func compare(t *testing.T, where string, expected, found any) {
 			if strings.HasSuffix(where, ".headers") {
 				member = strings.ToLower(name)
 			}
-			compare(t, where+"."+name, value, fields[member])
+			r.compare(where+"."+name, value, fields[member])
 		}
-		if t.Failed() && fields["error"] != nil && expected["error"] == nil {
-			t.Errorf("%s: error: %v", where, fields["error"])
+		if len(r.failures) > 0 && fields["error"] != nil && expected["error"] == nil {
+			r.fail("%s: error: %v", where, fields["error"])
 		}
 	case []any:
 		list, ok := found.([]any)
 		if !ok || len(list) != len(expected) {
-			t.Errorf("%s: found %v, expected %v", where, found, expected)
+			r.fail("%s: found %v, expected %v", where, found, expected)
 			return
 		}
 		for i := range expected {
-			compare(t, fmt.Sprintf("%s[%d]", where, i), expected[i], list[i])
+			r.compare(fmt.Sprintf("%s[%d]", where, i), expected[i], list[i])
 		}
 	default:
 		if !reflect.DeepEqual(expected, found) {
-			t.Errorf("%s: found %v, expected %v", where, found, expected)
+			r.fail("%s: found %v, expected %v", where, found, expected)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	fluxgate "github.com/openfluxgate/fluxgate/clients/go"
 	"github.com/openfluxgate/fluxgate/clients/go/internal/testservice"
@@ -39,7 +40,7 @@ func TestAsTheGateway(t *testing.T) {
 	}))
 	defer upstream.Close()
 	service := testservice.Start(t, strings.ReplaceAll(gatewayRules, "${UPSTREAM}", upstream.URL))
-	client := fluxgate.New("http://"+service.Address, fluxgate.Deadline(1e9), fluxgate.Logger(silent))
+	client := fluxgate.New("http://"+service.Address, fluxgate.Deadline(20*time.Second), fluxgate.Logger(silent))
 	defer client.Close()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	server := httptest.NewServer(fluxgate.Middleware(client, "all")(handler))

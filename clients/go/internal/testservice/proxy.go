@@ -20,13 +20,15 @@ type Proxy struct {
 	Address string
 	target  string
 	asked   atomic.Int64
+	lost    atomic.Int64
 	running sync.WaitGroup
 
 	mu          sync.Mutex
 	mode        string
 	listener    net.Listener
 	connections map[net.Conn]struct{}
-	timer       *time.Timer
+	// stops counts how often it was stopped.
+	stops int
 }
 
 // StartProxy starts a proxy in front of a service. Stop stops it.
@@ -45,24 +47,34 @@ func (p *Proxy) URL() string { return "http://" + p.Address }
 // Asked returns how many calls have arrived since it was last called.
 func (p *Proxy) Asked() int64 { return p.asked.Swap(0) }
 
+// Lost returns how many calls the service has got whose answer the client has not: it may have taken
+// slots.
+func (p *Proxy) Lost() int64 { return p.lost.Load() }
+
 // SetMode changes the mode.
 func (p *Proxy) SetMode(mode string) error {
 	switch mode {
 	case "", "up", "slow", "swallow", "reset", "garbage", "cut", "error":
 		p.mu.Lock()
+		defer p.mu.Unlock()
 		p.mode = mode
-		isListening := p.listener != nil
-		p.mu.Unlock()
-		if !isListening {
-			return p.listen()
-		}
+		return p.listen()
 	case "down":
 		p.Stop()
 	case "restart":
 		p.Stop()
 		p.mu.Lock()
-		p.timer = time.AfterFunc(200*time.Millisecond, func() { _ = p.SetMode("up") })
-		p.mu.Unlock()
+		defer p.mu.Unlock()
+		stops := p.stops
+		time.AfterFunc(200*time.Millisecond, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			// It may have been stopped again.
+			if p.stops == stops {
+				p.mode = "up"
+				_ = p.listen()
+			}
+		})
 	default:
 		return fmt.Errorf("unknown mode %q", mode)
 	}
@@ -72,9 +84,7 @@ func (p *Proxy) SetMode(mode string) error {
 // Stop closes the port and all connections.
 func (p *Proxy) Stop() {
 	p.mu.Lock()
-	if p.timer != nil {
-		p.timer.Stop()
-	}
+	p.stops++
 	if p.listener != nil {
 		p.listener.Close()
 		p.listener = nil
@@ -86,14 +96,16 @@ func (p *Proxy) Stop() {
 	p.running.Wait()
 }
 
+// listen opens the port, unless it is open. The caller holds mu.
 func (p *Proxy) listen() error {
+	if p.listener != nil {
+		return nil
+	}
 	listener, err := net.Listen("tcp", p.Address)
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
 	p.listener = listener
-	p.mu.Unlock()
 	p.running.Add(1)
 	go func() {
 		defer p.running.Done()
@@ -173,6 +185,7 @@ func (p *Proxy) serve(client net.Conn) {
 			answers = bufio.NewReader(service)
 		}
 		request.Body = io.NopCloser(bytes.NewReader(body))
+		p.lost.Add(1)
 		if request.Write(service) != nil {
 			return
 		}
@@ -183,5 +196,6 @@ func (p *Proxy) serve(client net.Conn) {
 		if answer.Write(client) != nil {
 			return
 		}
+		p.lost.Add(-1)
 	}
 }

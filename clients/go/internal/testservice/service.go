@@ -27,6 +27,7 @@ type Service struct {
 // stand for addresses that are free.
 func Start(t testing.TB, config string) *Service {
 	t.Helper()
+	startHeart()
 	service := &Service{Address: freeAddress(t), Gateway: freeAddress(t)}
 	config = strings.NewReplacer("${API}", service.Address, "${GATEWAY}", service.Gateway).Replace(config)
 	file := filepath.Join(t.TempDir(), "fluxgate.yaml")
@@ -110,7 +111,7 @@ func CheckLeaks(t testing.TB) func() {
 	return func() {
 		t.Helper()
 		var left string
-		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			nowGoroutines, nowSockets := Resources()
 			if nowGoroutines <= goroutines && nowSockets <= sockets {
 				return
