@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.regex.Pattern;
 
 /** As much JSON as the API needs, so that the client needs no library. */
 final class Json {
@@ -196,6 +197,10 @@ final class Json {
     }
 
     private static final class Reader {
+        private static final Pattern NUMBER =
+                Pattern.compile("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]{1,3})?");
+        private static final Pattern LONG = Pattern.compile("-?[0-9]{1,18}");
+
         private final String text;
         private int at;
 
@@ -304,14 +309,11 @@ final class Json {
                 at++;
             }
             String number = text.substring(start, at);
-            if (!number.matches("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")) {
+            if (!NUMBER.matcher(number).matches()) {
                 at = start;
                 throw unexpected();
             }
-            if (number.matches("-?[0-9]{1,18}")) {
-                return Long.parseLong(number);
-            }
-            return new BigDecimal(number);
+            return LONG.matcher(number).matches() ? (Object) Long.parseLong(number) : new BigDecimal(number);
         }
 
         private Object word(String word, Object value) {

@@ -163,9 +163,15 @@ public final class RequestLimiter {
                 .user(headerReader.only(lines, userHeader))
                 .apiKey(headerReader.only(lines, apiKeyHeader))
                 .headers(headerReader.toSend(lines));
-        IpAddress peer = head.peer() == null ? null : IpAddress.parse(head.peer().replaceFirst("%.*$", ""));
+        IpAddress peer = head.peer() == null ? null : IpAddress.parse(withoutZone(head.peer()));
         IpAddress client = trustedProxies.client(peer, clientIpHeader, lines.getOrDefault(clientIpHeader, List.of()));
         return context.ip(client == null ? null : client.toString());
+    }
+
+    /** Returns an address such as {@code fe80::1%eth0} without its zone. */
+    private static String withoutZone(String address) {
+        int zone = address.indexOf('%');
+        return zone < 0 ? address : address.substring(0, zone);
     }
 
     private static String contentType(RequestHead head) {

@@ -25,6 +25,7 @@ public final class FaultProxy implements AutoCloseable {
     private final int target;
     private volatile String mode;
     private ServerSocket listener;
+    private boolean isClosed;
 
     public FaultProxy(int target, String mode) throws IOException {
         this.target = target;
@@ -39,7 +40,7 @@ public final class FaultProxy implements AutoCloseable {
     public void setMode(String to) throws IOException {
         mode = to;
         if (to.equals("down") || to.equals("restart")) {
-            close();
+            stop();
         }
         if (to.equals("restart")) {
             start("fault-proxy-restart", () -> {
@@ -73,6 +74,11 @@ public final class FaultProxy implements AutoCloseable {
 
     @Override
     public synchronized void close() throws IOException {
+        isClosed = true;
+        stop();
+    }
+
+    private synchronized void stop() throws IOException {
         if (listener != null) {
             listener.close();
             listener = null;
@@ -81,7 +87,8 @@ public final class FaultProxy implements AutoCloseable {
     }
 
     private synchronized void listen() throws IOException {
-        if (listener != null) {
+        // A restart may end after the test.
+        if (listener != null || isClosed) {
             return;
         }
         ServerSocket socket = new ServerSocket();
