@@ -45,7 +45,7 @@ func (c *Client) check(ctx context.Context, body checkBody, until time.Time) (De
 	}
 	var decision Decision
 	call := call{path: checkPath, query: "status=true", body: text, until: until, onLate: c.abandonAnswer}
-	err := c.ask(ctx, call, func(answer *answer) (ok bool) {
+	err := c.invoke(ctx, call, func(answer *answer) (ok bool) {
 		decision, ok = parseDecision(answer)
 		return ok
 	})
@@ -92,7 +92,7 @@ func (c *Client) cancelReservation(decision *Decision, until time.Time) error {
 	body := encode(struct {
 		Reservation string `json:"reservation"`
 	}{decision.reservation})
-	err := c.ask(context.Background(), call{path: cancelPath, body: body, until: until}, isSuccess)
+	err := c.invoke(context.Background(), call{path: cancelPath, body: body, until: until}, isSuccess)
 	if isNotFound(err) {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (c *Client) CheckBatch(ctx context.Context, checks []BatchCheck) ([]Decisio
 			Checks []checkBody `json:"checks"`
 		}{bodies}),
 	}
-	if err := c.ask(ctx, call, parse); err != nil {
+	if err := c.invoke(ctx, call, parse); err != nil {
 		instead, err := c.decideFor(err)
 		if err != nil {
 			return nil, err
@@ -225,7 +225,7 @@ func (c *Client) Consume(ctx context.Context, consumption Consumption) (Consumed
 		}
 		return true
 	}
-	err := c.ask(ctx, call{path: consumePath, body: encode(body), until: c.deadlineFromNow()}, parse)
+	err := c.invoke(ctx, call{path: consumePath, body: encode(body), until: c.deadlineFromNow()}, parse)
 	if err != nil {
 		instead, err := c.decideFor(err)
 		return Consumed{

@@ -8,7 +8,7 @@ import (
 const (
 	// maxFailures is how many failures in a row open the circuit.
 	maxFailures = 3
-	// openFor is how long the service is not asked then.
+	// openFor is how long no call is made then.
 	openFor = 500 * time.Millisecond
 )
 

@@ -35,7 +35,7 @@ const (
 	lateFor = 5 * time.Second
 )
 
-// Client asks one FluxGate service. It is safe for concurrent use; a program needs only one for
+// Client calls one FluxGate service. It is safe for concurrent use; a program needs only one for
 // each service.
 type Client struct {
 	settings settings
@@ -174,10 +174,10 @@ type call struct {
 
 func (c *Client) deadlineFromNow() time.Time { return time.Now().Add(c.settings.deadline) }
 
-// ask makes a call, unless the circuit is open. accept parses an answer and returns whether it is
+// invoke makes a call, unless the circuit is open. accept parses an answer and returns whether it is
 // one to this call. The error is an [*UnavailableError], a [*RequestError], or that of a context
 // that was cancelled.
-func (c *Client) ask(ctx context.Context, call call, accept func(*answer) bool) error {
+func (c *Client) invoke(ctx context.Context, call call, accept func(*answer) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@
 //	limit := fluxgate.Middleware(client, "api-limits")
 //	http.ListenAndServe(":8080", limit(handler))
 //
-// A program that is not an HTTP server asks for decisions itself:
+// Other programs call the client themselves:
 //
 //	decision, err := client.Check(ctx, "api-limits", fluxgate.Request{User: "ann"})
 //
@@ -15,10 +15,10 @@
 //
 // # Failures
 //
-// A call takes at most [Deadline]. If the service does not decide within it, [OnError] does: the
+// A call takes at most [Deadline]. If the service has not decided by then, [OnError] does: the
 // request is allowed (the default), denied, or the call returns an [*UnavailableError]. After three
-// failures in a row the service is not asked for half a second, so that requests do not pay for
-// its outage; then one call at a time tries it again.
+// failures in a row the client makes no calls for half a second, so that an outage does not cost
+// every request the deadline. Then it makes one call at a time until one succeeds.
 //
 // A call that may have been sent is not sent again: a request is never charged twice.
 package fluxgate

@@ -11,9 +11,9 @@ var ErrHoldEnded = errors.New("fluxgate: the hold has ended")
 // ErrClosed is the cause of an [*UnavailableError] after [Client.Close].
 var ErrClosed = errors.New("the client is closed")
 
-// ErrCircuitOpen is the cause of an [*UnavailableError] while the service is not asked, because
-// its last calls have failed.
-var ErrCircuitOpen = errors.New("the last calls have failed; not asking for a moment")
+// ErrCircuitOpen is the cause of an [*UnavailableError] while no calls are made, because the last
+// ones have failed.
+var ErrCircuitOpen = errors.New("the last calls failed; no calls are made for a moment")
 
 var (
 	errDeadline = errors.New("no answer within the deadline")

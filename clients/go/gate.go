@@ -24,7 +24,7 @@ const DefaultMaxConcurrentWaits = 100
 //		return job.Reject(admission.Decision.RetryAfter)
 //	}
 type Gate struct {
-	// Client asks the service.
+	// Client calls the service.
 	Client *Client
 	// RuleSet decides.
 	RuleSet string

@@ -217,7 +217,7 @@ func (c *Client) Release(ctx context.Context, id string) (bool, error) {
 // Renew extends a hold by its id to this time from now. It returns false if there is no such hold.
 func (c *Client) Renew(ctx context.Context, id string, span time.Duration) (bool, error) {
 	body := encode(holdBody{Hold: id, HoldFor: holdText(span)})
-	err := c.ask(ctx, call{path: renewPath, body: body, until: c.deadlineFromNow()}, isSuccess)
+	err := c.invoke(ctx, call{path: renewPath, body: body, until: c.deadlineFromNow()}, isSuccess)
 	if isNotFound(err) {
 		return false, nil
 	}
@@ -226,7 +226,7 @@ func (c *Client) Renew(ctx context.Context, id string, span time.Duration) (bool
 
 func (c *Client) endHold(ctx context.Context, path string, body []byte, until time.Time) (Settled, error) {
 	var settled Settled
-	err := c.ask(ctx, call{path: path, body: body, until: until}, func(answer *answer) bool {
+	err := c.invoke(ctx, call{path: path, body: body, until: until}, func(answer *answer) bool {
 		return answer.status == http.StatusOK && json.Unmarshal(answer.body, &settled) == nil
 	})
 	if isNotFound(err) {

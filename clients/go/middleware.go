@@ -79,9 +79,9 @@ func IgnoreCase() MiddlewareOption {
 	return func(s *middlewareSettings) { s.ignoreCase = true }
 }
 
-// TrustedProxies believes proxies in these networks, such as "10.0.0.0/8", about the client's
-// address. By default no proxy is believed, and the address is that of the peer. Middleware panics
-// if one is invalid.
+// TrustedProxies reads the client's address from [ClientIPHeader] if the peer is in one of these
+// networks, such as "10.0.0.0/8". By default there are none, and the address is that of the peer.
+// Middleware panics if one is invalid.
 func TrustedProxies(networks ...string) MiddlewareOption {
 	return func(s *middlewareSettings) { s.trustedProxies = append(s.trustedProxies, networks...) }
 }
@@ -92,8 +92,8 @@ func ClientIPHeader(name string) MiddlewareOption {
 	return func(s *middlewareSettings) { s.clientIPHeader = name }
 }
 
-// Headers sends only these headers to the service: those that its rules read. By default it gets
-// all but Authorization, cookies and those of the connection.
+// Headers sends only these headers to the service: those that its rules use. By default all are
+// sent except Authorization, cookies and hop-by-hop headers.
 func Headers(names ...string) MiddlewareOption {
 	return func(s *middlewareSettings) { s.headers = append(s.headers, names...) }
 }
@@ -118,7 +118,7 @@ func OnFailure(answer func(http.ResponseWriter, *http.Request, error)) Middlewar
 //
 // Allowed responses carry the limit headers; refused requests are answered as FluxGate's gateway
 // answers them, and do not reach the handler. A request that must wait does so before the handler
-// runs, and gives its turn up if its client leaves. (net/http notices that only once the body of
+// runs, and gives up its turn if its client leaves. (net/http notices that only once the body of
 // the request has been read, so not while a request with a body waits.) Slots are held until the
 // handler has returned, or a hijacked connection is closed.
 //

@@ -252,7 +252,7 @@ func TestAHandlerCanSettleItsHold(t *testing.T) {
 		}
 	}
 	if fluxgate.FromContext(context.Background()) != nil {
-		t.Error("an admission out of nowhere")
+		t.Error("there is no admission in this context")
 	}
 }
 

@@ -53,7 +53,7 @@ func APIKey(key func(context.Context) string) Option {
 	return func(s *settings) { s.apiKey = key }
 }
 
-// Customize changes what the service gets to know of a call, such as its attributes or its cost.
+// Customize changes what rules see of a call, such as its attributes or its cost.
 // Several functions run in the order in which they were added.
 func Customize(customize func(context.Context, *fluxgate.Request)) Option {
 	return func(s *settings) { s.customizers = append(s.customizers, customize) }
@@ -71,8 +71,8 @@ func Exclude(patterns ...string) Option {
 	return func(s *settings) { s.exclude = append(s.exclude, patterns...) }
 }
 
-// TrustedProxies believes proxies in these networks, such as "10.0.0.0/8", about the client's
-// address. By default no proxy is believed. New panics if one is invalid.
+// TrustedProxies reads the client's address from [ClientIPHeader] if the peer is in one of these
+// networks, such as "10.0.0.0/8". By default there are none. New panics if one is invalid.
 func TrustedProxies(networks ...string) Option {
 	return func(s *settings) { s.trustedProxies = append(s.trustedProxies, networks...) }
 }
@@ -83,7 +83,7 @@ func ClientIPHeader(name string) Option {
 	return func(s *settings) { s.clientIPHeader = name }
 }
 
-// Headers sends only this metadata to the service: what its rules read. By default it gets all but
+// Headers sends only this metadata to the service: what its rules use. By default all is sent except
 // authorization, cookies and binary values.
 func Headers(names ...string) Option {
 	return func(s *settings) { s.headers = append(s.headers, names...) }

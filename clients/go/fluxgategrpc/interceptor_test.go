@@ -214,7 +214,7 @@ func TestExcludedCallsNeedNoService(t *testing.T) {
 	// The handler says that there is no admission.
 	f.expect(codes.Internal)
 	if f.proxy.Asked() != 0 || f.server.runs.Load() != 1 {
-		t.Error("the service was asked")
+		t.Error("the service was called")
 	}
 }
 

@@ -48,9 +48,9 @@ func Start(t testing.TB, config string) *Service {
 		}
 	})
 	transport := &http.Transport{DisableKeepAlives: true}
-	asking := http.Client{Transport: transport, Timeout: time.Second}
+	live := http.Client{Transport: transport, Timeout: time.Second}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		response, err := asking.Get("http://" + service.Address + "/livez")
+		response, err := live.Get("http://" + service.Address + "/livez")
 		if err == nil {
 			response.Body.Close()
 			if response.StatusCode == http.StatusOK {

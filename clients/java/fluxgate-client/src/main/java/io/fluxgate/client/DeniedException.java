@@ -1,6 +1,6 @@
 package io.fluxgate.client;
 
-/** A request that asked for a hold, or a call of a limited method, was denied. */
+/** A hold was denied. */
 public class DeniedException extends FluxGateException {
     private static final long serialVersionUID = 1;
 

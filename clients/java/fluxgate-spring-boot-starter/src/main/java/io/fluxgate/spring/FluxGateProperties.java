@@ -47,7 +47,7 @@ public record FluxGateProperties(
      * @param clientIpHeader Header in which trusted proxies report the client's address.
      * @param trustClientIpHeader Whether that header is read; by default if trusted proxies are named. Without them it
      *     has no effect.
-     * @param trustedProxies Networks whose reports about the client's address are believed, such as 10.0.0.0/8.
+     * @param trustedProxies Networks of your proxies, such as 10.0.0.0/8. Only from them the header is read.
      * @param userHeader Header with the user.
      * @param apiKeyHeader Header with the API key.
      * @param ruleHeaders Headers that rules read. If none is named, all are sent to the service except Authorization,

@@ -5,8 +5,8 @@ import java.net.UnknownHostException;
 import java.util.Arrays;
 
 /**
- * An address of IPv4 or IPv6. {@link InetAddress} would ask the name service for what is none, and
- * takes {@code 1.2.3} for an address.
+ * An address of IPv4 or IPv6. {@link InetAddress} resolves other texts as host names, and takes
+ * {@code 1.2.3} for an address.
  */
 final class IpAddress {
     private static final int MAPPED_PREFIX = 12;

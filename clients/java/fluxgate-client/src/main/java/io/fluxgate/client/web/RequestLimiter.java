@@ -213,7 +213,7 @@ public final class RequestLimiter {
         }
     }
 
-    /** Learns of decisions, to count them. */
+    /** Observes decisions, for example to count them. */
     @FunctionalInterface
     public interface DecisionListener {
         void decided(String ruleSet, Decision decision, Duration duration);
@@ -284,7 +284,7 @@ public final class RequestLimiter {
             return this;
         }
 
-        /** Sets the networks whose reports about the client's address are believed: none by default. */
+        /** Sets the networks of proxies whose header is read: none by default. */
         public Builder trustedProxies(List<String> networks) {
             trustedProxies = networks;
             return this;

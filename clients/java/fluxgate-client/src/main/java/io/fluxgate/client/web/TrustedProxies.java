@@ -5,7 +5,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Locale;
 
-/** The proxies whose reports about the client's address are believed. */
+/** The proxies that report the client's address. */
 final class TrustedProxies {
     private record Network(IpAddress address, int bits) {}
 

@@ -7,8 +7,8 @@ import java.util.Locale;
 /** The health of the service, as the program sees it. */
 record ServiceHealth(String status, String url, String onError) {
     /**
-     * Asks the service, within the deadline of a call. A program that works without it is not down:
-     * its status is {@code DEGRADED}, which leaves that of the whole as it is.
+     * Calls the service, within the deadline. A program that works without it is not down: its
+     * status is {@code DEGRADED}, which does not change the status of the program.
      */
     static ServiceHealth of(FluxGateClient client) {
         boolean isReady = client.isReady().join();

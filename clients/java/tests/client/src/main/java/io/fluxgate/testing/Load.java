@@ -8,24 +8,12 @@ import java.util.concurrent.TimeUnit;
 
 /** Starts so many calls a second, whether or not earlier ones have ended. */
 public final class Load {
-    private final Queue<Measured> calls = new ConcurrentLinkedQueue<>();
+    private final Durations calls = new Durations();
     private final Queue<Throwable> failures = new ConcurrentLinkedQueue<>();
 
     /** A call that throws if its result is wrong. */
     public interface Call {
         void run() throws Exception;
-    }
-
-    /** How long a call took, and how long the machine paused at most while it ran. */
-    private record Measured(long nanos, long pauseNanos) {
-        long overrunNanos(long mostMillis) {
-            return nanos - mostMillis * 1_000_000 - Heartbeat.HANDOVERS * pauseNanos;
-        }
-
-        @Override
-        public String toString() {
-            return nanos / 1_000_000 + " ms, with pauses of " + pauseNanos / 1_000_000 + " ms";
-        }
     }
 
     /** Runs the load and returns when all calls have ended. */
@@ -53,17 +41,14 @@ public final class Load {
         } catch (Exception | AssertionError e) {
             failures.add(e);
         }
-        long nanos = System.nanoTime() - began;
-        calls.add(new Measured(nanos, Heartbeat.longestPauseNanos(began)));
+        calls.add(System.nanoTime() - began);
     }
 
     /** Checks that no call failed, and that none took longer than this, pauses of the machine aside. */
     public void check(long mostMillis) {
         if (!failures.isEmpty()) {
-            throw new AssertionError(failures.size() + " of " + calls.size() + " calls failed", failures.peek());
+            throw new AssertionError(failures.size() + " of " + calls.count() + " calls failed", failures.peek());
         }
-        calls.stream().filter(it -> it.overrunNanos(mostMillis) > 0).findFirst().ifPresent(late -> {
-            throw new AssertionError("a call took " + late + "; " + mostMillis + " ms are allowed");
-        });
+        calls.check(mostMillis);
     }
 }

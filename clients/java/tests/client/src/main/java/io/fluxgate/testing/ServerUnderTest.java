@@ -22,6 +22,9 @@ public interface ServerUnderTest extends AutoCloseable {
     /** Returns the ids of the requests that the handler has run for since {@link #use}. */
     Map<String, Integer> runs();
 
+    /** Returns how long the decisions took since {@link #use}. */
+    Durations decisions();
+
     /** Stops the server. */
     @Override
     void close();

@@ -9,9 +9,8 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LeakCheck.class)
 class ClientConformanceTest {
     @TestFactory
-    Stream<DynamicTest> cases() throws Exception {
+    Stream<DynamicTest> cases() {
         Cases cases = new Cases();
-        WarmUp.run(cases);
         return cases.of("client").stream().map(one -> DynamicTest.dynamicTest((String) one.get("name"), () -> {
             try (CaseRun run = new CaseRun(cases, one, null)) {
                 run.run();

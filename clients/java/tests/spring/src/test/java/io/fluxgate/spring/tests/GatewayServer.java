@@ -2,6 +2,7 @@ package io.fluxgate.spring.tests;
 
 import io.fluxgate.gateway.FluxGateGatewayFilterFactory;
 import io.fluxgate.spring.FluxGateProperties;
+import io.fluxgate.testing.Durations;
 import io.fluxgate.testing.ServerUnderTest;
 import java.util.List;
 import java.util.Map;
@@ -56,6 +57,11 @@ final class GatewayServer implements ServerUnderTest {
     @Override
     public Map<String, Integer> runs() {
         return upstream.runs();
+    }
+
+    @Override
+    public Durations decisions() {
+        return settings.decisions();
     }
 
     @Override

@@ -2,6 +2,7 @@ package io.fluxgate.spring.tests;
 
 import io.fluxgate.spring.FilterSettings;
 import io.fluxgate.spring.servlet.FluxGateFilter;
+import io.fluxgate.testing.Durations;
 import io.fluxgate.testing.ServerUnderTest;
 import io.fluxgate.testing.Service;
 import jakarta.servlet.Filter;
@@ -52,6 +53,11 @@ final class ServletServer implements ServerUnderTest {
     @Override
     public Map<String, Integer> runs() {
         return main.runs.all();
+    }
+
+    @Override
+    public Durations decisions() {
+        return settings.decisions();
     }
 
     @Override

@@ -2,6 +2,7 @@ package io.fluxgate.spring.tests;
 
 import io.fluxgate.spring.FilterSettings;
 import io.fluxgate.spring.webflux.FluxGateWebFilter;
+import io.fluxgate.testing.Durations;
 import io.fluxgate.testing.ServerUnderTest;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -57,6 +58,11 @@ final class WebFluxServer implements ServerUnderTest {
     /** Returns the handler, for a server behind a gateway. */
     Runs handlerRuns() {
         return main.runs;
+    }
+
+    @Override
+    public Durations decisions() {
+        return settings.decisions();
     }
 
     @Override
