@@ -407,11 +407,17 @@ pub(super) fn charge(
 ) -> Option<Bucket> {
     let time = rate.time_of(units);
     let after = rate.add(owed, time);
+    // Only a charge keeps the instant within the horizon of this rule. Without one, the instant may
+    // be that of another rule and lie far beyond it, and would be pulled back.
+    let horizon = match stored {
+        Some(stored) if units == 0 => stored.horizon,
+        _ => rate.horizon(),
+    };
     (after != FracMicros::default()).then(|| Bucket {
         full_at: instant(now, after),
         // At most MAX_UNITS.
         refill: rate.refill() as u32,
-        horizon: rate.horizon(),
+        horizon,
         overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang_at(now).after(time)),
     })
 }

@@ -287,6 +287,22 @@ fn a_rule_with_a_smaller_limit_erases_nothing() {
     assert_eq!(micros(gate.state(&[])[0].reset_after), 1 << 25);
 }
 
+#[test]
+fn a_charge_for_which_there_is_no_room_erases_nothing() {
+    let rule = |rate: &str| global(&format!("charge: always, bands: [ {rate} ]"));
+    let (large, small) = (rule("1000/1000s"), rule("1/1s"));
+    let gate = Gate::new(&large);
+    assert!(gate.take(990).allowed());
+    for _ in 0..3 {
+        gate.replace(&small);
+        let denied = gate.take(1);
+        assert_eq!(retry(&denied), Some(990 * SECOND));
+        assert_eq!(denied.reset_micros().get(), 990 * SECOND);
+        gate.replace(&large);
+        assert_eq!(gate.left(&[]), [10]);
+    }
+}
+
 /// Rules with different numbers on one bucket, as during a rollout.
 #[derive(Clone, Debug)]
 struct Reader {

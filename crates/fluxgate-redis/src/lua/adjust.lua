@@ -65,6 +65,10 @@ local function adjustments()
         whole, part = whole + 1, part - refill
       end
       overhang = overhang ~= 0 and overhang_after(overhang, time) or 0
+      if units == 0 then
+        -- Nothing fits: the instant is that of another rule, and keeps its horizon.
+        horizon = stored_horizon
+      end
       set_adjusted(k, bucket_state(horizon, refill, whole, part, overhang))
       return units
     elseif not stored then

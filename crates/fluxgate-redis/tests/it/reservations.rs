@@ -175,6 +175,30 @@ rule_sets:
     }
 }
 
+/// A rule that has no room for its charge leaves what another has charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_charge_for_which_there_is_no_room_erases_nothing() {
+    let rule = |rate: &str| {
+        rules(&format!(
+            "rule_sets: {{ api: {{ on_error: deny, rules: [ \
+             {{ id: late, scope: per_user, charge: always, bands: [ {rate} ] }} ] }} }}"
+        ))
+    };
+    let server = RedisServer::start();
+    let clock = ManualClock::new(Timestamp::from_micros(START).unwrap());
+    let store = patient([server.url()]).injected_clock(clock);
+    let limiter = Limiter::new(rule("1000/1000s"), store.connect().await.unwrap());
+    assert!(limiter.check("api", &context(990)).await.allowed());
+    for _ in 0..3 {
+        limiter.replace_rules(rule("1/1s")).await.unwrap();
+        let denied = limiter.check("api", &context(1)).await;
+        assert_eq!(denied.retry_after(), Some(Duration::from_secs(990)));
+        limiter.replace_rules(rule("1000/1000s")).await.unwrap();
+        let state = limiter.state("api", "late", &["ann"]).await.unwrap();
+        assert_eq!(state[0].remaining, 10);
+    }
+}
+
 /// The request waits for 200 s, and its hold lives for one.
 async fn is_cancelled_after_its_hold(urls: Vec<String>, clear: impl Fn()) {
     let clock = ManualClock::new(Timestamp::from_micros(START).unwrap());
