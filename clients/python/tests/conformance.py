@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import concurrent.futures
+import contextlib
 import faulthandler
 import json
 import re
@@ -139,66 +140,63 @@ class Run:
         self.holds = {}
         self.requests = {}
         self.runs = apps.Runs()
-        self.loop = None
 
     def __enter__(self):
+        # If something does not start, what has started is closed.
+        with contextlib.ExitStack() as stack:
+            config = "\n".join(CONFORMANCE["configs"][self.case.get("config", "main")])
+            if self.door == "gateway":
+                self.start_gateway(stack, config)
+            else:
+                self.start(stack, config)
+            stack.callback(self.abort_requests)
+            self.started = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self.started.close()
+
+    def start(self, stack, config):
         case = self.case
-        config = "\n".join(CONFORMANCE["configs"][case.get("config", "main")])
-        if self.door == "gateway":
-            return self.enter_gateway(config)
-        self.service = Service(config)
+        self.service = stack.enter_context(Service(config))
         self.proxy = FaultProxy(self.service.port, case.get("service", "up"))
+        stack.callback(self.proxy.close)
         settings = {"deadline_ms": 10_000, "on_error": "allow", **case.get("client", {})}
         options = {"on_error": settings["on_error"], "deadline": settings["deadline_ms"] / 1000}
-        self.client = fluxgate.Client(self.proxy.url, **options)
+        self.client = stack.enter_context(fluxgate.Client(self.proxy.url, **options))
         if self.door == "async":
             self.loop = asyncio.new_event_loop()
             self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
             self.thread.start()
             self.async_client = fluxgate.AsyncClient(self.proxy.url, **options)
-        self.server = None
+            stack.callback(self.stop_loop)
         if case["kind"] == "http":
             make = getattr(apps, self.door)
             self.server = make(self.client, dict(case["middleware"]), self.runs)
-        return self
+            stack.callback(self.server.close)
 
-    def enter_gateway(self, config):
+    def start_gateway(self, stack, config):
         """Lets the gateway limit the requests, with the middleware's settings as its filter."""
-        self.upstream = apps.Werkzeug(apps.wsgi_app(self.runs))
-        gateway = {
-            "filters": {"main": self.case["middleware"]},
-            "gateway": {
-                "routes": [
-                    {
-                        "id": "all",
-                        "upstreams": [f"http://{HOST}:{self.upstream.port}"],
-                        "filters": ["main"],
-                    }
-                ]
-            },
-        }
+        upstream = apps.Werkzeug(apps.wsgi_app(self.runs))
+        stack.callback(upstream.close)
+        route = {"id": "all", "upstreams": [f"http://{HOST}:{upstream.port}"], "filters": ["main"]}
+        gateway = {"filters": {"main": self.case["middleware"]}, "gateway": {"routes": [route]}}
         # JSON is YAML.
         parts = [f"{name}: {json.dumps(value)}" for name, value in gateway.items()]
         config = config.replace("{ api: ", '{ gateway: "${GATEWAY}", api: ')
-        self.service = Service("\n".join([config, *parts]))
-        self.proxy = FaultProxy(self.service.port)
-        self.client = fluxgate.Client(self.service.url, deadline=10)
-        self.server = apps.Server(self.service.gateway_port, self.upstream.close)
-        return self
+        self.service = stack.enter_context(Service("\n".join([config, *parts])))
+        self.client = stack.enter_context(fluxgate.Client(self.service.url, deadline=10))
+        self.server = apps.Server(self.service.gateway_port, None)
 
-    def __exit__(self, *_):
+    def abort_requests(self):
         for request in self.requests.values():
             request.abort()
-        if self.server is not None:
-            self.server.close()
-        if self.loop is not None:
-            self.await_(self.async_client.close())
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self.thread.join()
-            self.loop.close()
-        self.client.close()
-        self.proxy.close()
-        self.service.close()
+
+    def stop_loop(self):
+        self.await_(self.async_client.close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
 
     def await_(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)

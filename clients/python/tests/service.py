@@ -61,6 +61,7 @@ class Service:
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > end:
                     text = Path(self.folder, "log").read_text()
+                    self.close()
                     raise RuntimeError(f"{BINARY} does not start: {text}") from None
                 time.sleep(0.005)
 

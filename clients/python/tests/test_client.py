@@ -16,7 +16,7 @@ import fluxgate
 from fluxgate import Client, Denied
 
 from .service import BINARY, CONFORMANCE, HOST, FaultProxy, Service, free_port
-from .stalls import elapsed
+from .stalls import bearing, elapsed
 
 CONFIG = "\n".join(CONFORMANCE["configs"]["main"])
 # Slots that are renewed twice in three seconds, also on a busy machine.
@@ -372,13 +372,14 @@ class Holds(unittest.TestCase):
         self.assertFalse(self.fg.release(decision.hold))
 
     def test_one_call_renews_all_holds(self):
-        holds = [self.fg.hold("four-seconds", user=f"user-{at}") for at in range(50)]
-        self.proxy.asked()
-        time.sleep(3)
-        self.assertIn(self.proxy.asked(), range(1, 5))
-        self.assertEqual(self.slots(), 50)
-        self.assertTrue(all(hold.release() for hold in holds))
-        self.assertEqual(self.slots(), 0)
+        with bearing(1.0):
+            holds = [self.fg.hold("four-seconds", user=f"user-{at}") for at in range(50)]
+            self.proxy.asked()
+            time.sleep(3)
+            self.assertIn(self.proxy.asked(), range(1, 5))
+            self.assertEqual(self.slots(), 50)
+            self.assertTrue(all(hold.release() for hold in holds))
+            self.assertEqual(self.slots(), 0)
 
     def test_a_hold_that_expires_is_known_to_be_lost(self):
         hold = self.fg.hold("slots", user="ann")

@@ -119,7 +119,9 @@ class Run {
   async #do(step) {
     const { expect = {} } = step;
     if (step.call !== undefined) {
-      matches(await this.#call(step), expect, step.call);
+      const found = await this.#call(step);
+      const reason = found.error?.message;
+      matches(found, expect, reason === undefined ? step.call : `${step.call} (${reason})`);
     } else if (step.start !== undefined) {
       this.#started.set(step.start, this.#send(step.request));
     } else if (step.finish !== undefined) {
