@@ -152,7 +152,7 @@ mod tests {
     /// changes for another reason.
     #[test]
     fn leases_change_nothing_for_other_calls() {
-        assert_eq!(SCRIPT.sha1, "9d7d53f4158925c131e2a7bdabba68ff0a9b6037");
+        assert_eq!(SCRIPT.sha1, "f09c42bd709a225b325ebb70901f822fb14e1440");
         assert!(!SCRIPT.text.contains("LEASE") && LEASE_SCRIPT.text.contains("LEASE"));
     }
 
