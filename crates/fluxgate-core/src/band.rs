@@ -118,6 +118,14 @@ impl Band {
         }
     }
 
+    /// Returns whether [`Rule::notify`](crate::Rule::notify) reports its use: a whole quota takes
+    /// a minute or more to return. Shorter bands would be reported all the time, and slots do not
+    /// return with time.
+    pub fn notifies(&self) -> bool {
+        const LEAST: u64 = 60_000_000;
+        self.algorithm() != Algorithm::Concurrency && self.quota_span().ceil() >= LEAST
+    }
+
     /// Returns its lease, if instances may take units of it in advance.
     pub fn lease(&self) -> Option<&BandLease> {
         self.lease.as_deref()

@@ -3,6 +3,7 @@
 mod charge;
 mod combine;
 mod outcome;
+mod uses;
 mod waiting;
 
 use std::fmt;
@@ -20,6 +21,8 @@ use crate::time::{Micros, Retry, Timestamp};
 pub use charge::Charge;
 use outcome::WaitStatus;
 pub use outcome::{Outcome, WaitRefusal};
+pub use uses::BandUse;
+use uses::RecordedUse;
 
 /// The wait of a request that is denied because the store failed.
 const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
@@ -71,6 +74,8 @@ pub struct Decision {
     hold: Option<DecisionHold>,
     /// The units left in each enforced band, if the request has a hold.
     levels: Vec<(BandRef, u64, Micros)>,
+    /// The use of each enforced band that is reported, if a rule reports any.
+    uses: Vec<RecordedUse>,
     wait: WaitStatus,
 }
 
@@ -361,13 +366,17 @@ impl Decision {
             violated: SmallVec::new(),
             hold: None,
             levels: Vec::new(),
+            uses: Vec::new(),
             wait: WaitStatus::None,
         }
     }
 
-    /// Marks the decision as that of the fallback store.
+    /// Marks the decision as that of the fallback store. It has no uses: the fallback starts
+    /// with full quotas in each instance and is never charged to the store, so its levels are
+    /// not the use of the limit, and each instance would report them by itself.
     pub(crate) fn into_fallback(mut self) -> Self {
         self.outcome = Outcome::Fallback;
+        self.uses = Vec::new();
         self
     }
 

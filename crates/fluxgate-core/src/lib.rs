@@ -115,7 +115,7 @@ pub use band::Band;
 pub use calendar::{Calendar, CalendarUnit, TimeZone, UnknownTimeZone};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder, RequestFields};
-pub use decision::{BandLevel, Charge, Decision, Outcome, Violation, WaitRefusal};
+pub use decision::{BandLevel, BandUse, Charge, Decision, Outcome, Violation, WaitRefusal};
 pub use hold::{HoldId, ParseHoldIdError, Settled, Settlement};
 pub use key::{IdentityError, KeyPart, KeyPartError, OnMissingKey};
 pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit};

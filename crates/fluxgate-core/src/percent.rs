@@ -45,7 +45,7 @@ impl Percent {
     }
 
     /// Returns the hundredths of a percent.
-    pub(crate) const fn hundredths(self) -> u16 {
+    pub const fn hundredths(self) -> u16 {
         self.0
     }
 
@@ -53,6 +53,11 @@ impl Percent {
     pub const fn of(self, units: u64) -> u64 {
         // A share of a u64 is not greater than it.
         (units as u128 * self.0 as u128 / Self::ALL.0 as u128) as u64
+    }
+
+    /// Returns the fewest of `units` that are at least this share of them.
+    pub const fn reached_at(self, units: u64) -> u64 {
+        (units as u128 * self.0 as u128).div_ceil(Self::ALL.0 as u128) as u64
     }
 }
 
@@ -130,5 +135,18 @@ mod tests {
         assert_eq!(share("0%").of(u64::MAX), 0);
         assert_eq!(share("99.99%").of(1_000_000_000), 999_900_000);
         assert_eq!(share("100%").of(u64::MAX), u64::MAX, "without overflow");
+    }
+
+    #[test]
+    fn a_share_is_reached_by_the_fewest_units_that_are_not_below_it() {
+        let reached = |text: &str, units| text.parse::<Percent>().unwrap().reached_at(units);
+        assert_eq!(reached("80%", 10), 8);
+        assert_eq!(reached("80%", 9), 8, "7.2");
+        assert_eq!(reached("0.01%", 1), 1);
+        assert_eq!(reached("100%", u64::MAX), u64::MAX, "without overflow");
+        for units in 1..1_000 {
+            let least = reached("33.33%", units);
+            assert!(least * 10_000 >= 3_333 * units && (least - 1) * 10_000 < 3_333 * units);
+        }
     }
 }

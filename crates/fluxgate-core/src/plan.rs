@@ -76,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) hold: Option<(HoldId, Option<Micros>)>,
     /// Whether the decision reports the level of every band.
     pub(crate) tells_levels: bool,
+    /// Whether the decision reports the use of its bands: an enforced rule notifies.
+    pub(crate) reports_uses: bool,
 }
 
 impl Plan {
@@ -93,6 +95,7 @@ impl Plan {
             takes_slots: false,
             hold: None,
             tells_levels: false,
+            reports_uses: false,
         }
     }
 
@@ -185,6 +188,7 @@ impl Plan {
             subject: start..self.bytes.len(),
         });
         self.takes_slots = rule.takes_slots();
+        self.reports_uses = !rule.notify().is_empty();
         self.assign_hold(false, None);
         Ok(())
     }
@@ -384,6 +388,7 @@ impl Plan {
         let charges_always = is_enforced && !bands.is_empty() && rule.charges_always();
         self.charges_always |= charges_always;
         self.takes_slots |= rule.takes_slots();
+        self.reports_uses |= is_enforced && !rule.notify().is_empty();
         self.applied.push(AppliedRule {
             rule: index,
             bands,

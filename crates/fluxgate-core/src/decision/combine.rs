@@ -24,6 +24,9 @@ impl Decision {
         if plan.tells_levels {
             decision.add_levels(all);
         }
+        if plan.reports_uses {
+            decision.add_uses(plan, &plan.applied, all);
+        }
         if !decision.allowed {
             return decision;
         }
@@ -44,7 +47,8 @@ impl Decision {
         (enforced, shadow): &(Ends, Ends),
         verdicts: &[Verdict],
     ) -> Vec<Self> {
-        let mut verdicts = verdicts.iter();
+        let all_verdicts = verdicts;
+        let mut verdicts = all_verdicts.iter();
         let mut start = 0;
         let mut decisions = Vec::with_capacity(enforced.len());
         for (request, &end) in enforced.iter().enumerate() {
@@ -65,6 +69,9 @@ impl Decision {
             decisions.push(decision);
         }
         let all_allowed = decisions.iter().all(|decision| decision.allowed);
+        if plan.reports_uses {
+            Self::add_uses_of_all(&mut decisions, plan, enforced, all_verdicts);
+        }
         if plan.applied.is_empty() {
             // Where one is forbidden, nothing of the others is decided.
             let undecided = { decisions.iter_mut() }.filter(|decision| decision.rules.is_empty());

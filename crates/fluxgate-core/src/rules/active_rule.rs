@@ -14,6 +14,7 @@ use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject
 use crate::lease::{BandLease, Lease};
 use crate::limit::{Algorithm, Limit};
 use crate::matcher::{Conditions, Field};
+use crate::percent::Percent;
 use crate::time::{Micros, Timestamp};
 
 /// The overrides of encoded identities.
@@ -59,6 +60,8 @@ pub struct ActiveRule {
     pub(super) subject: Box<[u8]>,
     pub(super) number: RuleNumber,
     pub(super) reset_on_change: bool,
+    /// In ascending order.
+    pub(super) notify: Box<[Percent]>,
 }
 
 impl ActiveRule {
@@ -192,6 +195,11 @@ impl ActiveRule {
         self.reset_on_change
     }
 
+    /// Returns the shares of a band whose use is reported, in ascending order.
+    pub fn notify(&self) -> &[Percent] {
+        &self.notify
+    }
+
     /// Returns its number in this process.
     pub fn number(&self) -> RuleNumber {
         self.number
@@ -247,7 +255,7 @@ impl ActiveRule {
     }
 
     /// Returns the start of every subject of this rule.
-    pub(crate) fn subject(&self) -> Subject<'_> {
+    pub fn subject(&self) -> Subject<'_> {
         Subject {
             rule: self.number,
             bytes: &self.subject,

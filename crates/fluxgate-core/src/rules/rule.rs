@@ -10,6 +10,7 @@ use crate::band::Band;
 use crate::key::{KeyPart, OnMissingKey};
 use crate::lease::Lease;
 use crate::matcher::ValueMatch;
+use crate::percent::Percent;
 use crate::time::Timestamp;
 
 /// The decision when the store fails.
@@ -100,6 +101,8 @@ pub struct Rule {
     pub(super) overrides: Vec<Override>,
     /// Whether its units are charged even if the request is denied.
     pub(super) charge_always: bool,
+    /// The shares of a band at which the service reports that an identity has used them.
+    pub(super) notify: Vec<Percent>,
     pub(super) reset_on_change: bool,
     pub(super) attributes: Pairs,
 }
@@ -172,6 +175,7 @@ impl Rule {
             lease: None,
             overrides: Vec::new(),
             charge_always: false,
+            notify: Vec::new(),
             reset_on_change: false,
             attributes: Vec::new(),
         }
@@ -519,6 +523,24 @@ impl Rule {
     /// ```
     pub fn charge_always(mut self) -> Self {
         self.charge_always = true;
+        self
+    }
+
+    /// Reports an event when an identity's use of a band reaches one of these shares: above 0%
+    /// to 100%, at most ten. Only bands whose window, or time to fill, is a minute or more are
+    /// reported, and the rule needs such a band. See [`Decision::uses`](crate::Decision::uses)
+    /// for how programs find them; the service `fluxgate` sends them as events.
+    ///
+    /// ```
+    /// use fluxgate_core::{Percent, Quota, Rule};
+    ///
+    /// let rule = Rule::new("per-user")
+    ///     .per_user()
+    ///     .band(Quota::per_day(1_000))
+    ///     .notify([Percent::new(80), Percent::new(100)]);
+    /// ```
+    pub fn notify(mut self, shares: impl IntoIterator<Item = Percent>) -> Self {
+        self.notify = shares.into_iter().collect();
         self
     }
 

@@ -245,6 +245,10 @@ impl WrittenFields {
             fields.0.push(("overrides", FieldValue::List(overrides)));
         }
         fields.unless_default("charge", rule.charge_always, "always");
+        if !rule.notify.is_empty() {
+            let shares = rule.notify.iter().map(|share| share.to_string());
+            fields.scalar("notify", flow_list(shares));
+        }
         fields.unless_default("reset_on_change", rule.reset_on_change, "true");
         if !rule.attributes.is_empty() {
             let pairs = rule.attributes.iter();

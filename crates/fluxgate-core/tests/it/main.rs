@@ -27,6 +27,7 @@ mod memory;
 mod memory_logs;
 mod memory_shares;
 mod model;
+mod notify;
 mod observers;
 mod on_lease;
 mod override_until;

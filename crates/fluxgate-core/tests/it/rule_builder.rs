@@ -88,7 +88,8 @@ fn every_field() -> RuleSets {
             Rule::new("calendar")
                 .per_user()
                 .band(Quota::per_calendar(100, Calendar::new(CalendarUnit::Day)))
-                .band(Band::new("monthly", Quota::per_calendar(1_000, seoul))),
+                .band(Band::new("monthly", Quota::per_calendar(1_000, seoul)))
+                .notify([Percent::new(100), "99.5%".parse().unwrap()]),
         )
         .rule(
             Rule::new("slots")
@@ -274,6 +275,54 @@ fn faults_have_the_messages_of_a_rule_file() {
             ),
         );
     }
+    let hourly = || Rule::new("r").per_user().band(Quota::per_hour(1));
+    let shares = |shares: &[u8]| shares.iter().map(|share| Percent::new(*share)).collect();
+    let notify: [(Vec<Percent>, _, _, _); 3] = [
+        (
+            shares(&[80, 0]),
+            "[1]",
+            "80%, 0%",
+            "a share of `notify` must be above 0%, up to 100%, such as 80% or 99.5%",
+        ),
+        (
+            shares(&[80, 90, 80]),
+            "[2]",
+            "80%, 90%, 80.00%",
+            "`80%` appears twice in `notify`",
+        ),
+        (
+            (1..=11).map(Percent::new).collect(),
+            "",
+            "1%, 2%, 3%, 4%, 5%, 6%, 7%, 8%, 9%, 10%, 11%",
+            "`notify` has at most 10 shares",
+        ),
+    ];
+    for (given, place, yaml, message) in notify {
+        same_fault(
+            hourly().notify(given),
+            &format!(".notify{place}"),
+            &format!("scope: per_user, bands: [ 1/h ], notify: [ {yaml} ]"),
+            message,
+        );
+    }
+    let needs_band = "`notify` needs a band whose window, or time to fill, is a minute or more; \
+                      shorter bands and `algorithm: concurrency` give no events";
+    same_fault(
+        rule().notify([Percent::new(80)]),
+        ".notify",
+        &with("notify: [ 80% ]"),
+        needs_band,
+    );
+    same_fault(
+        Rule::new("r")
+            .per_user()
+            .band(slots(1))
+            .notify([Percent::new(80)]),
+        ".notify",
+        "scope: per_user, algorithm: concurrency, hold: 90s, bands: [ { capacity: 1 } ], \
+         notify: [ 80% ]",
+        needs_band,
+    );
     same_fault(
         rule().cost(0),
         ".cost",

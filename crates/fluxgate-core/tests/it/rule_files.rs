@@ -36,6 +36,7 @@ rule_sets:
         max_wait: 5s             # with wait; default 5s
         overrides:
           - { identity: "user-42", bands: [ { id: burst, capacity: 100, window: 1s } ] }
+        notify: [80%, 100%]      # optional
         reset_on_change: false
         attributes: { tier: standard }
       - id: by-tenant

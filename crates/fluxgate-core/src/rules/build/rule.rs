@@ -8,6 +8,7 @@ use crate::band::Band;
 use crate::key::{self, KeyPart, KeyPartError, OnMissingKey, RuleNumber, SubjectBytes};
 use crate::lease::{self, Lease};
 use crate::limit::{Algorithm, LimitError, LimitField, MAX_UNITS, check_span, saturating_micros};
+use crate::percent::Percent;
 use crate::rules::action::{RuleAction, misplaced};
 use crate::rules::active_rule::{ActiveOverride, ActiveRule, Overrides};
 use crate::rules::cost::{Cost, Tokens};
@@ -17,6 +18,11 @@ use crate::rules::rule::{Key, Pairs, Rule, RuleMode};
 use crate::rules::write::write_rule;
 use crate::sip::public_hash;
 use crate::time::Micros;
+
+/// The most shares of one rule.
+const MAX_NOTIFY: usize = 10;
+const EXPECTED_SHARE: &str =
+    "a share of `notify` must be above 0%, up to 100%, such as 80% or 99.5%";
 
 /// Checks one rule of a set.
 pub(super) struct RuleChecker<'a, 'f, 's> {
@@ -49,6 +55,7 @@ impl RuleChecker<'_, '_, '_> {
         let max_wait = self.max_wait();
         let lease = self.lease();
         self.charge();
+        let notify = self.notify();
         let mut bands = match rule.action {
             RuleAction::Limit => self.bands("a rule needs `bands`", &rule.bands, max_wait),
             _ => Vec::new(),
@@ -97,6 +104,7 @@ impl RuleChecker<'_, '_, '_> {
             subject: subject.to_vec().into(),
             number,
             reset_on_change: rule.reset_on_change,
+            notify,
         };
         active.lease_bands();
         Some(active)
@@ -134,6 +142,7 @@ impl RuleChecker<'_, '_, '_> {
             ("lease", rule.lease.is_some()),
             ("overrides", !rule.overrides.is_empty()),
             ("charge", rule.charge_always),
+            ("notify", !rule.notify.is_empty()),
             ("reset_on_change", rule.reset_on_change),
         ];
         for (field, is_given) in misplaced_fields {
@@ -173,6 +182,37 @@ impl RuleChecker<'_, '_, '_> {
         };
         let message = format!("`charge: always` cannot be combined with `{other}`; remove one");
         self.faults.add_in("charge", message);
+    }
+
+    /// Returns the shares whose use is reported, in ascending order.
+    fn notify(&mut self) -> Box<[Percent]> {
+        let rule = self.rule;
+        self.faults.field("notify", |faults| {
+            for (index, share) in rule.notify.iter().enumerate() {
+                let message = if *share == Percent::new(0) {
+                    EXPECTED_SHARE.to_owned()
+                } else if rule.notify[..index].contains(share) {
+                    format!("`{share}` appears twice in `notify`")
+                } else {
+                    continue;
+                };
+                faults.at(Step::Index(index), |faults| faults.add(message));
+            }
+            if rule.notify.len() > MAX_NOTIFY {
+                faults.add(format!("`notify` has at most {MAX_NOTIFY} shares"));
+            }
+            let is_limit = !rule.action.decides() && !rule.notify.is_empty();
+            // A rule without bands has that fault.
+            if is_limit && !rule.bands.is_empty() && !rule.bands.iter().any(Band::notifies) {
+                faults.add(
+                    "`notify` needs a band whose window, or time to fill, is a minute or more; \
+                     shorter bands and `algorithm: concurrency` give no events",
+                );
+            }
+        });
+        let mut shares = rule.notify.clone();
+        shares.sort();
+        shares.into()
     }
 
     fn rollout(&mut self) {

@@ -8,6 +8,7 @@ use crate::hold::DEFAULT_HOLD;
 use crate::key::OnMissingKey;
 use crate::lease::{self, Lease};
 use crate::limit::Algorithm;
+use crate::percent::Percent;
 use crate::rules::action::{RuleAction, misplaced};
 use crate::rules::rule::{DEFAULT_PRIORITY, Override, Pairs, Rule, RuleMode};
 use crate::rules::values;
@@ -17,7 +18,7 @@ use crate::yaml::{Faults, Fields, Node, Value};
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The fields of a rule.
-const FIELDS: [&str; 26] = [
+const FIELDS: [&str; 27] = [
     "id",
     "name",
     "enabled",
@@ -42,6 +43,7 @@ const FIELDS: [&str; 26] = [
     "lease",
     "overrides",
     "charge",
+    "notify",
     "reset_on_change",
     "attributes",
 ];
@@ -130,6 +132,8 @@ pub(super) fn read(node: &Node, faults: &mut Faults) -> Rule {
     }
     let charges = [("when_allowed", false), ("always", true)];
     rule.charge_always = fields.one_of("charge", &charges, faults).unwrap_or(false);
+    let notify = fields.get("notify");
+    rule.notify = notify.map_or(Vec::new(), |node| read_notify(node, faults));
     rule.reset_on_change = fields.boolean("reset_on_change", false, faults);
     rule
 }
@@ -177,6 +181,19 @@ fn read_hold(node: Option<&Node>, algorithm: Option<Algorithm>, faults: &mut Fau
         return default;
     }
     values::hold(node, faults).unwrap_or(default)
+}
+
+/// Reads the shares that are reported; none if one of them has a fault, which would leave the
+/// others at other places.
+fn read_notify(node: &Node, faults: &mut Faults) -> Vec<Percent> {
+    let nodes = node.list("`notify`", faults).iter();
+    let shares: Vec<_> = { nodes }
+        .map(|node| node.parsed("a share of `notify`", faults))
+        .collect();
+    shares
+        .into_iter()
+        .collect::<Option<_>>()
+        .unwrap_or_default()
 }
 
 /// Reads a lease, which has a share and a span.
