@@ -2,6 +2,7 @@
 
 mod encoding;
 mod fingerprint;
+mod stored;
 mod subject;
 mod subject_bytes;
 
@@ -12,12 +13,12 @@ use std::str::FromStr;
 use crate::context::RequestContext;
 use crate::request_path::RequestPath;
 
-use encoding::{
-    AD_HOC, ANONYMOUS, API_KEY, ATTRIBUTE, Decoder, HEADER, IPV4, IPV6, METHOD, PATH, USER,
-};
-pub use encoding::{AUTHORIZATION, IdentityPart, counted_credentials};
+use encoding::{AD_HOC, ANONYMOUS, API_KEY, ATTRIBUTE, HEADER, IPV4, IPV6, METHOD, PATH, USER};
+pub use encoding::{AUTHORIZATION, IdentityPart, PartHash, counted_credentials};
 pub(crate) use encoding::{RESETS, encode_bytes};
 pub use fingerprint::Fingerprinter;
+pub(crate) use stored::place_of;
+pub use stored::{IdentityRef, StoredIdentity, parts_of};
 pub use subject::{RuleNumber, Subject, SubjectParts};
 pub use subject_bytes::SubjectBytes;
 
@@ -208,6 +209,40 @@ pub(crate) fn missing_parts<'k>(
     })
 }
 
+/// Returns the identity of exactly these values, one for each part of a key, encoded.
+///
+/// ```
+/// use fluxgate_core::KeyPart;
+/// use fluxgate_core::key::{describe_identity, encoded_identity};
+///
+/// let identity = encoded_identity(&[KeyPart::User, KeyPart::Ip], &["ann", "2001:db8::1"], 64)?;
+/// assert_eq!(describe_identity(&identity), "user=ann ip=2001:db8::");
+/// # Ok::<_, fluxgate_core::IdentityError>(())
+/// ```
+pub fn encoded_identity(
+    key: &[KeyPart],
+    values: &[&str],
+    ipv6_prefix: u8,
+) -> Result<SubjectBytes, IdentityError> {
+    let mut identity = SubjectBytes::new();
+    encode_values(key, values, ipv6_prefix, &mut identity)?;
+    Ok(identity)
+}
+
+/// Returns whether an encoded identity has one part for each part of a key. A part that a request
+/// lacks may have a stand-in.
+pub(crate) fn fits(key: &[KeyPart], identity: &[u8]) -> bool {
+    let mut parts = parts_of(identity);
+    let fits = key.iter().all(|part| {
+        let (kind, name) = kind_of(part);
+        parts.next().is_some_and(|found| match found.hashed_kind() {
+            ANONYMOUS | IPV4 | IPV6 => true,
+            other => other == kind && found.name == name.as_bytes(),
+        })
+    });
+    fits && parts.next().is_none()
+}
+
 /// Appends the identity of exactly these values, one for each part.
 pub(crate) fn encode_values(
     key: &[KeyPart],
@@ -252,27 +287,35 @@ pub enum IdentityError {
     /// An empty value counts as missing, so no request ever has this identity.
     #[error("an identity must not be empty")]
     Empty,
+    /// The stored identity has other parts than the rule's key, which has changed since.
+    #[error("the rule counts by other parts now than this identity has")]
+    OtherKey,
 }
 
 fn encode_text(part: &KeyPart, value: &[u8], out: &mut SubjectBytes) {
-    let (kind, name) = match part {
-        KeyPart::User => (USER, None),
-        KeyPart::ApiKey => (API_KEY, None),
-        KeyPart::Method => (METHOD, None),
-        KeyPart::Path => (PATH, None),
-        KeyPart::Header(name) => (HEADER, Some(name)),
-        KeyPart::Attribute(name) => (ATTRIBUTE, Some(name)),
-        // Unused: `encode_ip` encodes addresses.
-        KeyPart::Ip => (ANONYMOUS, None),
-    };
+    let (kind, name) = kind_of(part);
     out.push(kind);
-    if let Some(name) = name {
-        encode_bytes(&**name, out);
-        if kind == HEADER && **name == *AUTHORIZATION {
+    if matches!(kind, HEADER | ATTRIBUTE) {
+        encode_bytes(name, out);
+        if kind == HEADER && *name == *AUTHORIZATION {
             return encode_bytes(&*counted_credentials(value), out);
         }
     }
     encode_bytes(value, out);
+}
+
+/// Returns the byte that says what a part is, and its name if it has one.
+fn kind_of(part: &KeyPart) -> (u8, &str) {
+    match part {
+        KeyPart::User => (USER, ""),
+        KeyPart::ApiKey => (API_KEY, ""),
+        KeyPart::Method => (METHOD, ""),
+        KeyPart::Path => (PATH, ""),
+        KeyPart::Header(name) => (HEADER, name),
+        KeyPart::Attribute(name) => (ATTRIBUTE, name),
+        // Addresses have two kinds, and `encode_ip` encodes them.
+        KeyPart::Ip => (ANONYMOUS, ""),
+    }
 }
 
 fn encode_ip(ip: IpAddr, ipv6_prefix: u8, out: &mut SubjectBytes) {
@@ -303,13 +346,28 @@ pub(crate) fn encode_ad_hoc(name: &str, values: &[&[u8]], out: &mut SubjectBytes
 }
 
 /// Formats an encoded identity for people: `user=ann`, `ip=10.0.0.1 path=/x`. Of API
-/// keys only the ends are shown.
+/// keys only the ends are shown, and of a part that is hashed the first digits of the hash:
+/// `api_key=#6e17b44ca66b`.
 pub fn describe_identity(encoded: &[u8]) -> String {
-    let mut decoder = Decoder(encoded);
-    let mut parts = Vec::new();
-    while let Some(part) = decoder.part() {
-        parts.push(describe(&part));
-    }
+    describe_identity_with(encoded, |part| {
+        let (first, _) = part.hash()?.split_first_chunk::<6>()?;
+        let [a, b, c, d, e, f] = first;
+        Some(format!("#{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}{f:02x}"))
+    })
+}
+
+/// Formats an encoded identity like [`describe_identity`]. `replace` returns what is shown in place
+/// of the value of a part.
+pub fn describe_identity_with(
+    encoded: &[u8],
+    replace: impl Fn(&IdentityPart<'_>) -> Option<String>,
+) -> String {
+    let parts: Vec<_> = parts_of(encoded)
+        .map(|part| match replace(&part) {
+            Some(value) if !part.is_anonymous() => format!("{}={value}", label_of(&part)),
+            _ => describe(&part),
+        })
+        .collect();
     if parts.is_empty() {
         "(everyone)".into()
     } else {
@@ -318,21 +376,32 @@ pub fn describe_identity(encoded: &[u8]) -> String {
 }
 
 fn describe(part: &IdentityPart<'_>) -> String {
-    let name = String::from_utf8_lossy(part.name);
     let value = String::from_utf8_lossy(part.value);
-    match (part.kind, part.value) {
-        (IPV4, &[a, b, c, d]) => format!("ip={}", IpAddr::from([a, b, c, d])),
+    let value = match (part.kind, part.value) {
+        (ANONYMOUS, _) => return "anonymous".into(),
+        (IPV4, &[a, b, c, d]) => IpAddr::from([a, b, c, d]).to_string(),
         (IPV6, octets) => {
             let octets: [u8; 16] = octets.try_into().unwrap_or_default();
-            format!("ip={}", Ipv6Addr::from(octets))
+            Ipv6Addr::from(octets).to_string()
         }
-        (USER, _) => format!("user={value}"),
-        (API_KEY, _) => format!("api_key={}", ends_of(&value)),
-        (AD_HOC, _) => format!("key={value}"),
-        (METHOD, _) => format!("method={value}"),
-        (PATH, _) => format!("path={value}"),
-        (HEADER, _) => format!("header:{name}={value}"),
-        (ATTRIBUTE, _) => format!("attr:{name}={value}"),
+        (API_KEY, _) => ends_of(&value),
+        _ => value.into(),
+    };
+    format!("{}={value}", label_of(part))
+}
+
+/// Returns what a part is, as rules name it.
+fn label_of(part: &IdentityPart<'_>) -> String {
+    let name = String::from_utf8_lossy(part.name);
+    match part.hashed_kind() {
+        IPV4 | IPV6 => "ip".into(),
+        USER => "user".into(),
+        API_KEY => "api_key".into(),
+        AD_HOC => "key".into(),
+        METHOD => "method".into(),
+        PATH => "path".into(),
+        HEADER => format!("header:{name}"),
+        ATTRIBUTE => format!("attr:{name}"),
         _ => "anonymous".into(),
     }
 }

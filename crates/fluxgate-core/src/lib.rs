@@ -117,7 +117,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder, RequestFields};
 pub use decision::{BandLevel, BandUse, Charge, Decision, Outcome, Violation, WaitRefusal};
 pub use hold::{HoldId, ParseHoldIdError, Settled, Settlement};
-pub use key::{IdentityError, KeyPart, KeyPartError, OnMissingKey};
+pub use key::{IdentityError, IdentityRef, KeyPart, KeyPartError, OnMissingKey, StoredIdentity};
 pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit};
 pub use lease::Lease;
 pub use limit::{Algorithm, Limit, LimitBuilder, LimitError, LimitField};

@@ -24,6 +24,7 @@ use crate::band::Band;
 use crate::context::RequestContext;
 use crate::decision::{Charge, Decision};
 use crate::hold::Settlement;
+use crate::key::IdentityRef;
 use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
 use crate::plan::{Ends, Plan};
@@ -40,6 +41,7 @@ pub(crate) use fallback::FallbackDecision;
 pub use holds::Hold;
 use missing_sets::MissingRuleSets;
 use observers::Observers;
+use operations::find_indexed_rule;
 pub use rule_set::{RuleSetLimiter, UnknownRuleSet};
 pub use virtual_time::RuleVerdict;
 #[cfg(all(feature = "tokio", feature = "yaml"))]
@@ -282,16 +284,11 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Decision, LimiterError> {
         let started = self.0.observers.start_timing();
         let set = self.known_set(rule_set)?;
-        let index = set
-            .rules()
-            .iter()
-            .position(|known| known.id() == rule)
-            .ok_or_else(|| unknown_rule(&set, rule))?;
-        require_limit(&set, &set.rules()[index])?;
+        let (index, rule) = find_indexed_rule(&set, rule)?;
+        let identity = self.subject_of(&set, rule, IdentityRef::Values(identity))?;
         let mut decision = {
             let mut plan = Plan::new(Mode::Take);
-            let now = || self.0.store.time();
-            plan.fill_named(&set, index, identity, cost, &now)?;
+            plan.fill_named(&set, index, &identity, cost);
             let checks = plan.checks(&set);
             let verdicts = self.verdicts(&checks).await;
             self.conclude(&set, &plan, &checks, verdicts)

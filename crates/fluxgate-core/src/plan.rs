@@ -8,10 +8,10 @@ use smallvec::{SmallVec, smallvec};
 use crate::algorithm::Mode;
 use crate::context::RequestContext;
 use crate::hold::HoldId;
-use crate::key::{self, Identity, IdentityError, OnMissingKey, Subject, SubjectBytes};
+use crate::key::{self, Identity, OnMissingKey, Subject, SubjectBytes};
 use crate::matcher::Matches;
 use crate::request_path::RequestPath;
-use crate::rules::{ActiveRule, RuleAction, RuleMode, RuleSet};
+use crate::rules::{ActiveRule, IdentitySubject, RuleAction, RuleMode, RuleSet};
 use crate::store::{Checks, Group, HoldRequest};
 use crate::time::{Micros, Timestamp};
 
@@ -162,26 +162,23 @@ impl Plan {
         (enforced, shadow)
     }
 
-    /// Adds one rule for exactly these values of its key, whether it matches or not.
-    /// `cost` replaces the rule's own.
+    /// Adds one rule for exactly this identity, whether the rule matches or not. `cost` replaces
+    /// the rule's own.
     pub(crate) fn fill_named(
         &mut self,
         set: &RuleSet,
         index: usize,
-        identity: &[&str],
+        identity: &IdentitySubject,
         cost: Option<u64>,
-        now: StoreTime<'_>,
-    ) -> Result<(), IdentityError> {
+    ) {
         let rule = &set.rules()[index];
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(rule.subject().bytes);
-        let identity_start = self.bytes.len();
-        key::encode_values(rule.key(), identity, set.ipv6_prefix(), &mut self.bytes)?;
+        self.bytes.extend_from_slice(&identity.subject);
         self.applied.push(AppliedRule {
             rule: index as u32,
-            bands: rule.bands_for(&self.bytes[identity_start..], now),
+            bands: identity.bands.clone(),
             cost: cost.unwrap_or_else(|| rule.cost.cost_of(&RequestContext::default())),
-            group: match rule.mode_for(&self.bytes[identity_start..]) {
+            group: match identity.mode {
                 RuleMode::Enforce => Group::ENFORCED,
                 RuleMode::Shadow => Group::shadow(0),
             },
@@ -190,7 +187,6 @@ impl Plan {
         self.takes_slots = rule.takes_slots();
         self.reports_uses = !rule.notify().is_empty();
         self.assign_hold(false, None);
-        Ok(())
     }
 
     /// Gives the request a hold if it names one or takes slots.

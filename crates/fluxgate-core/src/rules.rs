@@ -21,6 +21,7 @@ mod write;
 pub use action::RuleAction;
 pub use active::ActiveRuleSet;
 pub use active_rule::ActiveRule;
+pub(crate) use active_rule::IdentitySubject;
 pub use build::RuleSetBuilder;
 pub use cost::{Cost, Tokens};
 pub use diff::{FieldChange, RuleChange, RuleChangeKind};

@@ -78,7 +78,7 @@ use crate::limit::Limit;
 
 pub use crate::algorithm::{Charged, Counter, Mode, Verdict};
 pub use crate::hold::{HoldId, Settled, Settlement};
-pub use crate::key::Subject;
+pub use crate::key::{IdentityPart, PartHash, Subject};
 pub use crate::time::{Micros, Retry, Timestamp};
 pub(crate) use charge_record::{ChargeRecord, ChargedPart};
 pub use counter_table::{CounterTable, HoldRecord};
@@ -471,6 +471,14 @@ pub trait Store: Send + Sync {
     ) -> impl Future<Output = Result<Vec<u64>, StoreError>> + Send {
         let _ = subject;
         std::future::ready(Ok(vec![0; bands.len()]))
+    }
+
+    /// Returns the hash that the store keeps in place of a part of an identity, if it hashes it. In
+    /// a [`Subject`], such a part may then come [as its hash](IdentityPart::hash), because nothing
+    /// else of it is known any more, and must count as the same part. By default, no part is hashed.
+    fn hash_part(&self, part: &IdentityPart<'_>) -> Option<PartHash> {
+        let _ = part;
+        None
     }
 
     /// Deletes all state of a rule, whose subjects begin with these bytes. Returns how

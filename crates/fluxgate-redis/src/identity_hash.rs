@@ -6,12 +6,9 @@
 
 use std::fmt;
 
-use fluxgate_core::key::IdentityPart;
+use fluxgate_core::key::{IdentityPart, PartHash};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-
-/// The size of a hashed part.
-pub(crate) const HASH_BYTES: usize = 16;
 
 /// Which parts of identities are hashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +54,7 @@ impl IdentityHash {
 
     /// Returns the hash of a part, if it is selected. The input has the kind, the length of the
     /// name, the name and the value, so that different parts have different input.
-    pub(crate) fn hash(&self, part: &IdentityPart<'_>) -> Option<[u8; HASH_BYTES]> {
+    pub(crate) fn hash(&self, part: &IdentityPart<'_>) -> Option<PartHash> {
         let is_selected = match self.which {
             HashKeys::ApiKeys => part.is_api_key(),
             HashKeys::All => !part.is_anonymous(),
@@ -79,7 +76,7 @@ impl IdentityHash {
 mod tests {
     use super::*;
 
-    fn hash(which: HashKeys, kind: u8, name: &str, value: &str) -> Option<[u8; HASH_BYTES]> {
+    fn hash(which: HashKeys, kind: u8, name: &str, value: &str) -> Option<PartHash> {
         let part = IdentityPart {
             kind,
             name: name.as_bytes(),
@@ -91,7 +88,7 @@ mod tests {
     /// Releases that hash differently would not share counters.
     #[test]
     fn the_hash_never_changes() {
-        let hex = |hash: Option<[u8; HASH_BYTES]>| -> String {
+        let hex = |hash: Option<PartHash>| -> String {
             let hash = hash.unwrap_or_default();
             hash.iter().map(|byte| format!("{byte:02x}")).collect()
         };

@@ -31,7 +31,7 @@
 
 use std::io::Write;
 
-use fluxgate_core::key::{IdentityPart, SubjectParts};
+use fluxgate_core::key::{IdentityPart, PartHash, SubjectParts};
 use fluxgate_core::store::Subject;
 use fluxgate_core::{Algorithm, Band, HoldId};
 
@@ -205,8 +205,14 @@ impl KeyNaming {
         pattern
     }
 
+    /// Returns the hash that replaces a part, if it is selected.
+    pub(crate) fn hash_part(&self, part: &IdentityPart<'_>) -> Option<PartHash> {
+        self.hash.as_ref()?.hash(part)
+    }
+
     fn write_part(&self, part: &IdentityPart<'_>, out: &mut Vec<u8>) {
-        if let Some(hash) = self.hash.as_ref().and_then(|hash| hash.hash(part)) {
+        let known = part.hash().copied();
+        if let Some(hash) = known.or_else(|| self.hash_part(part)) {
             out.push(HASHED);
             out.extend_from_slice(&hash);
             return;

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fluxgate_core::store::{
-    Charged, Checks, Group, HoldId, KeptReservation, Micros, Mode, Settled, Settlement, Subject,
-    Verdict, Verdicts, WaitPermit,
+    Charged, Checks, Group, HoldId, IdentityPart, KeptReservation, Micros, Mode, PartHash, Settled,
+    Settlement, Subject, Verdict, Verdicts, WaitPermit,
 };
 use fluxgate_core::{Band, Store, StoreError, Timestamp};
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::breaker::BreakerState;
 use crate::codec::Request;
 use crate::decider::Decider;
+use crate::deployment_secret::{self, DeploymentSecret};
 use crate::hash_slots::{self, RecentDenials};
 use crate::heartbeats::Heartbeats;
 use crate::holds;
@@ -56,6 +57,17 @@ impl RedisStore {
     pub fn rule_store(&self) -> RuleStore {
         let decider = &self.0.decider;
         RuleStore::new(Arc::clone(&decider.servers), &decider.naming.prefix)
+    }
+
+    /// Returns the secret that all instances share, from which names of identities are made. It is
+    /// a random value, created on the server by the first instance that asks. `known` is one that
+    /// this instance has already got: it is written again if the server has lost it.
+    pub async fn deployment_secret(
+        &self,
+        known: Option<&DeploymentSecret>,
+    ) -> Result<DeploymentSecret, StoreError> {
+        let decider = &self.0.decider;
+        deployment_secret::fetch(&decider.servers, &decider.naming.prefix, known).await
     }
 
     /// Returns the heartbeats of the instances that share this store.
@@ -108,6 +120,10 @@ impl RedisStore {
 impl Store for RedisStore {
     fn time(&self) -> Timestamp {
         self.servers().estimated_time()
+    }
+
+    fn hash_part(&self, part: &IdentityPart<'_>) -> Option<PartHash> {
+        self.0.decider.naming.hash_part(part)
     }
 
     /// Decides by units on lease, or by a denial in the near cache.

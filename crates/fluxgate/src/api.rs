@@ -13,7 +13,6 @@ mod holds;
 mod identity;
 mod openfluxgate;
 mod overview;
-mod pseudonyms;
 mod query;
 mod recent;
 mod response;

@@ -22,6 +22,7 @@ pub(crate) use call_limit::ThrottleParameters;
 pub(crate) use filters::Filters;
 pub(crate) use handler::EngineHandler;
 
+use crate::identities::Identities;
 use crate::telemetry::{self, IdentitySource, Telemetry};
 
 /// Replaces an identity where logs may not name one.
@@ -33,6 +34,7 @@ pub(crate) struct Engine {
     limiter: Limiter<DynStore>,
     store: AnyStore,
     telemetry: Arc<Telemetry>,
+    identities: Arc<Identities>,
     /// Whether rules have been loaded. Before that, nothing is decided.
     has_rules: AtomicBool,
     /// A hash of the active rules.
@@ -83,7 +85,12 @@ impl Observer for TelemetryObserver {
 impl Engine {
     /// Creates an engine without rules. `call_limits` decides limits that come with the call when
     /// the store fails.
-    pub(crate) fn new(store: AnyStore, call_limits: OnError, telemetry: Arc<Telemetry>) -> Self {
+    pub(crate) fn new(
+        store: AnyStore,
+        call_limits: OnError,
+        telemetry: Arc<Telemetry>,
+        identities: Arc<Identities>,
+    ) -> Self {
         let events = TelemetryObserver(Arc::clone(&telemetry));
         let limiter = Limiter::builder(RuleSets::default(), store.to_dyn())
             .call_limits(call_limits)
@@ -93,6 +100,7 @@ impl Engine {
             limiter,
             store,
             telemetry,
+            identities,
             has_rules: AtomicBool::new(false),
             revision: Mutex::default(),
             store_reached: AtomicBool::new(false),
@@ -105,7 +113,8 @@ impl Engine {
     pub(crate) fn in_memory() -> Self {
         let store = AnyStore::Memory(Arc::default());
         let (telemetry, _) = Telemetry::new(&crate::config::Telemetry::default(), false);
-        Self::new(store, OnError::default(), Arc::new(telemetry))
+        let identities = Arc::new(Identities::in_memory());
+        Self::new(store, OnError::default(), Arc::new(telemetry), identities)
     }
 
     /// Returns the store.
@@ -116,6 +125,11 @@ impl Engine {
     /// Returns the telemetry that decisions are recorded in.
     pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
         &self.telemetry
+    }
+
+    /// Returns what names identities in responses and records.
+    pub(crate) fn identities(&self) -> &Arc<Identities> {
+        &self.identities
     }
 
     /// Returns the active rules; `None` before there are any.

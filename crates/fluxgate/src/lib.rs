@@ -14,6 +14,8 @@ mod failure;
 pub mod fuzzing;
 mod grpc;
 mod hold_span;
+#[allow(dead_code, reason = "its users follow")]
+mod identities;
 mod instances;
 mod live;
 mod reload;

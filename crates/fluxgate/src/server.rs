@@ -23,6 +23,7 @@ use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
 use crate::grpc;
+use crate::identities::Identities;
 use crate::reload::{ConfigFile, RuleReloader, rule_source};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, listen};
@@ -54,7 +55,18 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let telemetry = Arc::new(telemetry);
     let store =
         AnyStore::new(&config, &secrets).map_err(|error| Failure::new(Exit::Config, error))?;
-    let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
+    let identities = Identities::new(
+        &config,
+        secrets.hash_secret.as_ref(),
+        store.redis().cloned(),
+    );
+    let on_error = config.call_limits.on_error;
+    let engine = Arc::new(Engine::new(
+        store,
+        on_error,
+        telemetry,
+        Arc::new(identities),
+    ));
     let source = rule_source(&config, raw, file, engine.store())?;
     let (mut reloader, reload_handle) =
         RuleReloader::new(Arc::clone(&engine), source, config.filters.clone());
@@ -109,6 +121,8 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         let traces = exporter.map(Exporter::start);
         tokio::spawn(reloader.run(signals.hangup));
         tokio::spawn(ping_store(Arc::clone(&engine)));
+        let (identities, until) = (Arc::clone(engine.identities()), closing.clone());
+        tokio::spawn(async move { identities.keep_secret(&until).await });
         let live = Arc::clone(&api);
         tokio::spawn(async move { live.live.run(&live.engine, &live.closing).await });
         let alive = Arc::clone(&api);

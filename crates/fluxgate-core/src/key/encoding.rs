@@ -18,6 +18,8 @@ pub(super) const ATTRIBUTE: u8 = b'a';
 pub(super) const ANONYMOUS: u8 = b'-';
 /// A value of a limit that comes with the call.
 pub(super) const AD_HOC: u8 = b'o';
+/// A part that the store keeps as a hash: its own kind and the hash.
+pub(super) const HASHED: u8 = b'#';
 /// Precedes the hash of a rule that resets on change.
 pub(crate) const RESETS: u8 = b'!';
 
@@ -28,12 +30,23 @@ pub(crate) fn encode_bytes(text: impl AsRef<[u8]>, out: &mut SubjectBytes) {
     out.extend_from_slice(text);
 }
 
+/// Appends a part of which the store keeps a hash.
+pub(super) fn encode_hashed(part: &IdentityPart<'_>, hash: &PartHash, out: &mut SubjectBytes) {
+    out.push(HASHED);
+    encode_bytes(part.name, out);
+    out.push(part.kind);
+    out.extend_from_slice(hash);
+}
+
 /// Returns the length of a text. No text in memory is longer than five bytes can tell.
 #[inline]
 fn encoded_length(text: &[u8]) -> [u8; 5] {
     let [a, b, c, d, e, ..] = (text.len() as u64).to_le_bytes();
     [a, b, c, d, e]
 }
+
+/// The hash that a store keeps in place of a part of an identity.
+pub type PartHash = [u8; 16];
 
 /// One part of an encoded identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +59,16 @@ pub struct IdentityPart<'a> {
     pub value: &'a [u8],
 }
 
-impl IdentityPart<'_> {
+impl<'a> IdentityPart<'a> {
+    /// Returns a key or a value of the identity of a limit that comes with the call.
+    pub const fn of_call(value: &'a [u8]) -> Self {
+        Self {
+            kind: AD_HOC,
+            name: &[],
+            value,
+        }
+    }
+
     /// Returns whether it stands for all requests that lack this part.
     pub const fn is_anonymous(&self) -> bool {
         self.kind == ANONYMOUS
@@ -65,6 +87,20 @@ impl IdentityPart<'_> {
     /// Returns whether it has a name.
     pub const fn is_named(&self) -> bool {
         matches!(self.kind, HEADER | ATTRIBUTE)
+    }
+
+    /// Returns its hash, if that is all that is known of it.
+    pub fn hash(&self) -> Option<&'a PartHash> {
+        let (_, hash) = self.value.split_first()?;
+        hash.try_into().ok().filter(|_| self.kind == HASHED)
+    }
+
+    /// Returns the byte that says what was hashed, or [`IdentityPart::kind`] if it is not hashed.
+    pub fn hashed_kind(&self) -> u8 {
+        match self.value.first() {
+            Some(kind) if self.kind == HASHED => *kind,
+            _ => self.kind,
+        }
     }
 }
 
@@ -104,6 +140,10 @@ impl<'a> Decoder<'a> {
                 self.bytes()?
             }
             ANONYMOUS => &[],
+            HASHED => {
+                name = self.text()?.as_bytes();
+                self.take(1 + size_of::<PartHash>())?
+            }
             _ => return None,
         };
         Some(IdentityPart { kind, name, value })

@@ -6,7 +6,7 @@ use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::key::{KeyPart, OnMissingKey, describe_identity, missing_parts};
 use crate::lease::Lease;
-use crate::plan::{Action, Plan};
+use crate::plan::{Action, AppliedRule, Plan};
 use crate::rules::{ActiveRule, Rollout, RuleAction, RuleMode, RuleSet};
 
 /// How every rule of a set contributes to a decision.
@@ -36,6 +36,9 @@ pub struct RuleExplanation {
     /// The identity that it counts, if it matches and no part of the key is missing.
     /// Of API keys only the ends are shown.
     pub identity: Option<String>,
+    /// The same identity, encoded. [`Limiter::stored_identity`](crate::Limiter::stored_identity)
+    /// takes it.
+    pub encoded_identity: Option<Box<[u8]>>,
     /// The parts of its key that the request lacks, if its `match` holds.
     pub missing: Vec<KeyPart>,
     /// What it does about missing parts.
@@ -103,26 +106,7 @@ pub(super) fn explain_rules(
     let mut at = 0;
     for applied in &plan.applied {
         let index = applied.rule as usize;
-        let rule = &set.rules()[index];
-        let explained = &mut rules[index];
-        explained.applies = true;
-        explained.mode = if applied.is_shadow() {
-            RuleMode::Shadow
-        } else {
-            RuleMode::Enforce
-        };
-        for band in rule.bands_in(&applied.bands) {
-            let (before, decided) = (verdicts.before.get(at), verdicts.after.get(at));
-            let on_lease = verdicts.on_lease.get(at).copied().unwrap_or_default();
-            at += 1;
-            let Some(before) = before else { continue };
-            let state = |verdict: &Verdict| BandState::new(band, verdict, on_lease);
-            explained.bands.push(BandExplanation {
-                before: state(before),
-                after: state(decided.unwrap_or(before)),
-                denies: decided.is_some_and(|verdict| !verdict.passes()),
-            });
-        }
+        add_bands(&mut rules[index], set, applied, verdicts, &mut at);
     }
     name_substitutes(set, &mut rules);
     rules.extend(set.disabled().map(|rule| RuleExplanation {
@@ -131,6 +115,74 @@ pub(super) fn explain_rules(
         ..RuleExplanation::default()
     }));
     rules
+}
+
+/// Explains what one rule does with an identity that it is looked up by.
+pub(super) fn explain_named_rule(
+    set: &RuleSet,
+    plan: &Plan,
+    index: usize,
+    verdicts: &BandVerdicts<'_>,
+) -> RuleExplanation {
+    let rule = &set.rules()[index];
+    let applied = plan.applied.first();
+    let identity = applied.map(|applied| plan.identity(applied, rule));
+    let mut explained = RuleExplanation {
+        rule: rule.id().into(),
+        action: rule.action(),
+        identity: identity.map(describe_identity),
+        encoded_identity: identity.map(Into::into),
+        on_missing_key: rule.on_missing_key,
+        mode: rule.mode(),
+        group: group_place(set, index),
+        rollout: rule.rollout(),
+        lease: rule.lease(),
+        ..RuleExplanation::default()
+    };
+    if let Some(applied) = applied {
+        add_bands(&mut explained, set, applied, verdicts, &mut 0);
+    }
+    explained
+}
+
+/// Adds what a rule that applies does, with its bands. `at` is the place of its first band among
+/// the verdicts, and becomes that of the next rule.
+fn add_bands(
+    explained: &mut RuleExplanation,
+    set: &RuleSet,
+    applied: &AppliedRule,
+    verdicts: &BandVerdicts<'_>,
+    at: &mut usize,
+) {
+    explained.applies = true;
+    explained.mode = if applied.is_shadow() {
+        RuleMode::Shadow
+    } else {
+        RuleMode::Enforce
+    };
+    for band in set.rules()[applied.rule as usize].bands_in(&applied.bands) {
+        let (before, decided) = (verdicts.before.get(*at), verdicts.after.get(*at));
+        let on_lease = verdicts.on_lease.get(*at).copied().unwrap_or_default();
+        *at += 1;
+        let Some(before) = before else { continue };
+        let state = |verdict: &Verdict| BandState::new(band, verdict, on_lease);
+        explained.bands.push(BandExplanation {
+            before: state(before),
+            after: state(decided.unwrap_or(before)),
+            denies: decided.is_some_and(|verdict| !verdict.passes()),
+        });
+    }
+}
+
+/// Returns the place of a rule in its group, if it is in one.
+fn group_place(set: &RuleSet, index: usize) -> Option<GroupPlace> {
+    let group = set.rules()[index].group?;
+    let earlier = set.rules()[..=index].iter();
+    Some(GroupPlace {
+        name: set.group_name(group).into(),
+        place: earlier.filter(|it| it.group == Some(group)).count(),
+        instead: None,
+    })
 }
 
 fn explain_rule(
@@ -151,25 +203,18 @@ fn explain_rule(
     let failed = failed.or(is_skipped.then(|| "key".into()));
     let counts = failed.is_none() && !rule.action().decides();
     let identity = encoded.flatten().filter(|_| counts);
-    let group = rule.group.map(|group| GroupPlace {
-        name: set.group_name(group).into(),
-        place: {
-            let earlier = set.rules()[..=index].iter();
-            earlier.filter(|it| it.group == Some(group)).count()
-        },
-        instead: None,
-    });
     RuleExplanation {
         rule: rule.id().into(),
         failed,
         list: list.map(|list| set.list_name(list).into()),
         action: rule.action(),
         mode: rule.mode_for(identity.as_deref().unwrap_or_default()),
-        identity: identity.map(|identity| describe_identity(&identity)),
+        identity: identity.as_deref().map(describe_identity),
+        encoded_identity: identity.map(|identity| (*identity).into()),
         missing,
         on_missing_key: rule.on_missing_key,
         applies: false,
-        group,
+        group: group_place(set, index),
         rollout: rule.rollout(),
         lease: rule.lease(),
         bands: Vec::new(),

@@ -3,7 +3,7 @@
 
 use std::slice;
 
-use super::explain::{BandVerdicts, Explanation, explain_rules};
+use super::explain::{BandVerdicts, Explanation, explain_named_rule, explain_rules};
 use super::fallback::FallbackDecision;
 use super::{BandState, Limiter, LimiterError, no_verdict, require_limit, unknown_rule};
 use crate::ad_hoc::{AdHocDecision, AdHocKey};
@@ -11,15 +11,15 @@ use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::context::RequestContext;
 use crate::decision::{Decision, Outcome};
-use crate::key::{Subject, SubjectBytes};
+use crate::key::{IdentityPart, IdentityRef, StoredIdentity, Subject, SubjectBytes};
 use crate::memory::MemoryStore;
 use crate::plan::Plan;
-use crate::rules::{ActiveRule, ActiveRuleSet, OnError, RuleSet};
+use crate::rules::{ActiveRule, ActiveRuleSet, IdentitySubject, OnError, RuleSet};
 use crate::store::{Checks, Group, Store, StoreError, Verdicts};
 
 impl<S: Store> Limiter<S> {
     /// Refunds units to an identity, in every band of a rule. Returns what is left in the
-    /// band with the least.
+    /// band with the least. The identity is one value for each part of the rule's key.
     ///
     /// ```
     /// # use fluxgate_core::{Limiter, MemoryStore, Quota, Rule, RuleSet};
@@ -40,6 +40,18 @@ impl<S: Store> Limiter<S> {
         identity: &[&str],
         units: u64,
     ) -> Result<u64, LimiterError> {
+        let identity = IdentityRef::Values(identity);
+        self.refund_of(rule_set, rule, identity, units).await
+    }
+
+    /// Does the same as [`Limiter::refund`] for an identity in any form.
+    pub async fn refund_of(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: IdentityRef<'_>,
+        units: u64,
+    ) -> Result<u64, LimiterError> {
         let set = self.known_set(rule_set)?;
         let target = self.target(&set, rule, identity)?;
         let refunded = self.0.store.refund(target.subject(), target.bands, units);
@@ -55,6 +67,17 @@ impl<S: Store> Limiter<S> {
         rule_set: &str,
         rule: &str,
         identity: &[&str],
+    ) -> Result<u64, LimiterError> {
+        let identity = IdentityRef::Values(identity);
+        self.reset_of(rule_set, rule, identity).await
+    }
+
+    /// Does the same as [`Limiter::reset`] for an identity in any form.
+    pub async fn reset_of(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: IdentityRef<'_>,
     ) -> Result<u64, LimiterError> {
         let set = self.known_set(rule_set)?;
         let target = self.target(&set, rule, identity)?;
@@ -100,6 +123,17 @@ impl<S: Store> Limiter<S> {
         rule_set: &str,
         rule: &str,
         identity: &[&str],
+    ) -> Result<Vec<BandState>, LimiterError> {
+        let identity = IdentityRef::Values(identity);
+        self.state_of(rule_set, rule, identity).await
+    }
+
+    /// Does the same as [`Limiter::state`] for an identity in any form.
+    pub async fn state_of(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: IdentityRef<'_>,
     ) -> Result<Vec<BandState>, LimiterError> {
         let set = self.known_set(rule_set)?;
         let target = self.target(&set, rule, identity)?;
@@ -151,6 +185,56 @@ impl<S: Store> Limiter<S> {
         let mut decision = Decision::combine(&plan, &after);
         decision.set_rule_set(set);
         Ok(Explanation { decision, rules })
+    }
+
+    /// Returns the decision that a request of an identity would get from one rule alone, whether
+    /// the rule matches or not. Nothing is charged. `cost` replaces the rule's own.
+    ///
+    /// ```
+    /// # use fluxgate_core::{IdentityRef, Limiter, MemoryStore, Quota, Rule, RuleSet};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let rule = Rule::new("tokens").per_user().band(Quota::per_day(10));
+    /// # let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let _ = limiter.consume("api", "tokens", &["ann"], Some(7)).await?;
+    /// let ann = IdentityRef::Values(&["ann"]);
+    /// let explanation = limiter.explain_identity("api", "tokens", ann, Some(4)).await?;
+    /// assert!(!explanation.decision.allowed());
+    /// assert_eq!(explanation.rules[0].bands[0].before.remaining, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn explain_identity(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: IdentityRef<'_>,
+        cost: Option<u64>,
+    ) -> Result<Explanation, LimiterError> {
+        let set = self.known_set(rule_set)?;
+        let (index, rule) = find_indexed_rule(&set, rule)?;
+        let subject = self.subject_of(&set, rule, identity)?;
+        let mut plan = Plan::new(Mode::Preview);
+        plan.fill_named(&set, index, &subject, cost);
+        let before = self.verdicts(&plan.peeks(&set)).await?;
+        let after = self.verdicts(&plan.checks(&set)).await?;
+        let on_lease = self.on_lease_by_plan(&set, &plan).await?;
+        let verdicts = BandVerdicts {
+            before: &before,
+            after: &after,
+            on_lease: &on_lease,
+        };
+        let rules = vec![explain_named_rule(&set, &plan, index, &verdicts)];
+        let mut decision = Decision::combine(&plan, &after);
+        decision.set_rule_set(set);
+        Ok(Explanation { decision, rules })
+    }
+
+    /// Returns the encoded identity of a rule in the form in which the store keeps it.
+    pub fn stored_identity(&self, rule_set: &str, rule: &str, identity: &[u8]) -> StoredIdentity {
+        let hash = |part: &IdentityPart<'_>| self.0.store.hash_part(part);
+        StoredIdentity::new(rule_set, rule, identity, hash)
     }
 
     /// Charges a limit that comes with the call. If the store fails,
@@ -231,16 +315,27 @@ impl<S: Store> Limiter<S> {
         &self,
         set: &'s ActiveRuleSet,
         rule: &str,
-        identity: &[&str],
+        identity: IdentityRef<'_>,
     ) -> Result<Target<'s>, LimiterError> {
         let rule = find_rule(set, rule)?;
-        let now = || self.0.store.time();
-        let (subject, bands) = rule.subject_of(identity, set.ipv6_prefix(), now)?;
+        let found = self.subject_of(set, rule, identity)?;
         Ok(Target {
             rule,
-            subject,
-            bands,
+            subject: found.subject,
+            bands: rule.bands_in(&found.bands),
         })
+    }
+
+    /// Returns the subject of an identity of a rule.
+    pub(super) fn subject_of(
+        &self,
+        set: &RuleSet,
+        rule: &ActiveRule,
+        identity: IdentityRef<'_>,
+    ) -> Result<IdentitySubject, LimiterError> {
+        let hash = |part: &IdentityPart<'_>| self.0.store.hash_part(part);
+        let now = || self.0.store.time();
+        Ok(rule.subject_of(identity, set.ipv6_prefix(), hash, now)?)
     }
 
     /// Returns the units of each band that are out on lease. Asks the store only if a band
@@ -271,7 +366,17 @@ impl Target<'_> {
 }
 
 fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s ActiveRule, LimiterError> {
-    let rule = set.rule(id).ok_or_else(|| unknown_rule(set, id))?;
+    find_indexed_rule(set, id).map(|(_, rule)| rule)
+}
+
+/// Returns a rule, and its index in the order of evaluation.
+pub(super) fn find_indexed_rule<'s>(
+    set: &'s RuleSet,
+    id: &str,
+) -> Result<(usize, &'s ActiveRule), LimiterError> {
+    let mut rules = set.rules().iter().enumerate();
+    let found = rules.find(|(_, rule)| rule.id() == id);
+    let (index, rule) = found.ok_or_else(|| unknown_rule(set, id))?;
     require_limit(set, rule)?;
-    Ok(rule)
+    Ok((index, rule))
 }

@@ -10,7 +10,10 @@ use super::rollout::Rollout;
 use super::rule::RuleMode;
 use crate::band::Band;
 use crate::context::RequestContext;
-use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectBytes};
+use crate::key::{
+    self, IdentityError, IdentityPart, IdentityRef, KeyPart, OnMissingKey, PartHash, RuleNumber,
+    StoredIdentity, Subject, SubjectBytes,
+};
 use crate::lease::{BandLease, Lease};
 use crate::limit::{Algorithm, Limit};
 use crate::matcher::{Conditions, Field};
@@ -254,6 +257,16 @@ impl ActiveRule {
         }
     }
 
+    /// Returns whether it may deny the requests of the identity at a place among 10,000.
+    fn mode_at(&self, place: u16) -> RuleMode {
+        match &self.rollout {
+            Some((share, _)) if self.mode == RuleMode::Enforce && !share.includes_place(place) => {
+                RuleMode::Shadow
+            }
+            _ => self.mode,
+        }
+    }
+
     /// Returns the start of every subject of this rule.
     pub fn subject(&self) -> Subject<'_> {
         Subject {
@@ -267,7 +280,15 @@ impl ActiveRule {
         if self.overrides.is_empty() {
             return 0..self.own;
         }
-        let own = self.overrides.get(identity);
+        self.bands_of(self.overrides.get(identity), now)
+    }
+
+    /// Returns the bands of an override, if there is one and it has not ended.
+    fn bands_of(
+        &self,
+        own: Option<&ActiveOverride>,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Range<u32> {
         let own = own.filter(|own| own.until.is_none_or(|until| now() < until));
         own.map_or(0..self.own, |own| own.bands.clone())
     }
@@ -280,17 +301,84 @@ impl ActiveRule {
         self.bands.get(index as usize)
     }
 
-    /// Returns the subject with exactly these values of the key, and its bands.
+    /// Returns the subject of an identity, with what the rule does with it.
     pub(crate) fn subject_of(
         &self,
-        values: &[&str],
+        identity: IdentityRef<'_>,
         ipv6_prefix: u8,
+        hash: impl Fn(&IdentityPart<'_>) -> Option<PartHash>,
         now: impl FnOnce() -> Timestamp,
-    ) -> Result<(SubjectBytes, &[Band]), IdentityError> {
+    ) -> Result<IdentitySubject, IdentityError> {
         let mut subject = SubjectBytes::new();
         subject.extend_from_slice(&self.subject);
-        key::encode_values(&self.key, values, ipv6_prefix, &mut subject)?;
-        let bands = self.bands_for(&subject[self.subject.len()..], now);
-        Ok((subject, self.bands_in(&bands)))
+        let start = self.subject.len();
+        let stored = match identity {
+            IdentityRef::Values(values) => {
+                key::encode_values(&self.key, values, ipv6_prefix, &mut subject)?;
+                None
+            }
+            IdentityRef::Stored(stored) if !key::fits(&self.key, stored.as_bytes()) => {
+                return Err(IdentityError::OtherKey);
+            }
+            IdentityRef::Stored(stored) => {
+                subject.extend_from_slice(stored.as_bytes());
+                Some(stored)
+            }
+        };
+        let hashed = stored.and_then(|stored| Some((stored, stored.place()?)));
+        let identity = &subject[start..];
+        let (bands, mode) = match hashed {
+            None => (self.bands_for(identity, now), self.mode_for(identity)),
+            Some((stored, place)) => {
+                let own = self.override_of_stored(stored, place, hash);
+                (self.bands_of(own, now), self.mode_at(place))
+            }
+        };
+        Ok(IdentitySubject {
+            subject,
+            bands,
+            mode,
+        })
     }
+
+    /// Returns the override of an identity of which the store keeps hashes. Only identities with the
+    /// same place are hashed to compare them: one in 10,000.
+    fn override_of_stored(
+        &self,
+        stored: &StoredIdentity,
+        place: u16,
+        hash: impl Fn(&IdentityPart<'_>) -> Option<PartHash>,
+    ) -> Option<&ActiveOverride> {
+        // Without the hash of a rule that resets on change.
+        let resets = usize::from(self.reset_on_change) * (1 + size_of::<u128>());
+        let rule = &self.subject[..self.subject.len() - resets];
+        let has_place = |identity: &[u8]| {
+            let mut subject = SubjectBytes::from(rule);
+            subject.extend_from_slice(identity);
+            key::place_of(&subject) == place
+        };
+        let is_it = |identity: &[u8]| {
+            let mut parts = stored.parts();
+            let all = key::parts_of(identity).all(|part| match (parts.next(), hash(&part)) {
+                (Some(found), Some(hash)) => {
+                    found.hash() == Some(&hash) && found.hashed_kind() == part.kind
+                }
+                (found, _) => found == Some(part),
+            });
+            all && parts.next().is_none()
+        };
+        let mut overrides = self.overrides.iter();
+        let found = overrides.find(|(identity, _)| has_place(identity) && is_it(identity));
+        found.map(|(_, own)| own)
+    }
+}
+
+/// The subject of an identity, with what its rule does with it.
+#[derive(Clone, Debug)]
+pub(crate) struct IdentitySubject {
+    pub(crate) subject: SubjectBytes,
+    /// The bands that it has now.
+    pub(crate) bands: Range<u32>,
+    /// Whether its requests may be denied.
+    pub(crate) mode: RuleMode,
 }

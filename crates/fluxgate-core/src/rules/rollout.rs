@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::key::place_of;
 use crate::percent::{Percent, PercentError};
-use crate::sip::public_hash;
 
 /// A share of identities, in hundredths of a percent.
 ///
@@ -38,10 +38,12 @@ impl Rollout {
     /// Every subject has a fixed place among 10,000, and a share includes the first ones.
     /// So all instances and releases agree, and a larger share includes a smaller one.
     pub(crate) fn includes(self, subject: &[u8]) -> bool {
-        let hash = public_hash(subject) as u64;
-        let all = Percent::ALL.hundredths();
-        let place = (u128::from(hash) * u128::from(all)) >> u64::BITS;
-        place < u128::from(self.0.hundredths())
+        self.includes_place(place_of(subject))
+    }
+
+    /// Returns whether the share includes the subject at a place among 10,000.
+    pub(crate) fn includes_place(self, place: u16) -> bool {
+        place < self.0.hundredths()
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Checks, KeptReservation, LocalStore, Store, StoreError, Verdicts, Wa
 use crate::algorithm::Charged;
 use crate::band::Band;
 use crate::hold::{HoldId, Settled, Settlement};
-use crate::key::Subject;
+use crate::key::{IdentityPart, PartHash, Subject};
 use crate::time::{Micros, Timestamp};
 
 /// A store whose type is chosen at run time. Clones share it.
@@ -79,6 +79,7 @@ macro_rules! erase {
         trait ErasedStore: Send + Sync {
             fn time(&self) -> Timestamp;
             fn answers_at_once(&self) -> bool;
+            fn hash_part(&self, part: &IdentityPart<'_>) -> Option<PartHash>;
             fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool;
             $(fn $name<$a>(&$a self, $($arg: $type),+) -> BoxFuture<$a, $output>;)+
         }
@@ -90,6 +91,10 @@ macro_rules! erase {
 
             fn answers_at_once(&self) -> bool {
                 Store::answers_at_once(self)
+            }
+
+            fn hash_part(&self, part: &IdentityPart<'_>) -> Option<PartHash> {
+                Store::hash_part(self, part)
             }
 
             fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
@@ -118,6 +123,11 @@ macro_rules! forward {
             fn answers_at_once(&self) -> bool {
                 let $store = self;
                 $inner.answers_at_once()
+            }
+
+            fn hash_part(&self, part: &IdentityPart<'_>) -> Option<PartHash> {
+                let $store = self;
+                $inner.hash_part(part)
             }
 
             fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {

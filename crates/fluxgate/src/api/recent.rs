@@ -8,11 +8,11 @@ use fluxgate_http::Problem;
 use http::request::Parts;
 use serde_json::{Map, Value, json};
 
-use super::pseudonyms::Pseudonyms;
 use super::query;
 use super::response::{ApiResult, json_response};
 use super::state::SharedState;
 use crate::admin::Role;
+use crate::identities::Pseudonyms;
 use crate::telemetry::{MAX_RECENT, RecentRequest};
 
 /// Returns the recorded requests, the oldest first.
@@ -21,13 +21,14 @@ pub(super) async fn recent(State(api): SharedState, head: Parts) -> ApiResult {
     let most = read_most(head.uri.query().unwrap_or_default())?;
     let telemetry = Arc::clone(api.engine.telemetry());
     let rules = api.engine.rules().unwrap_or_default();
+    let names = api.engine.identities().pseudonyms();
     let hides = api.admin.hides_identities;
     let is_named = telemetry.names_identities() && !hides;
     let work = move || {
         let events = telemetry.recent(most);
         let events: Vec<_> = events
             .iter()
-            .map(|it| event(it, &rules, is_named, hides))
+            .map(|it| event(it, &rules, &names, is_named, hides))
             .collect();
         let is_recording = telemetry.is_recording();
         Ok(
@@ -53,8 +54,13 @@ fn read_most(query: &str) -> Result<usize, Problem> {
 /// Returns a request as an event. Unless `is_named`, pseudonyms replace all values except those
 /// that a match or a cost depends on, and paths have no query. An API key always has a pseudonym. A
 /// path that is an identity has one if the service `hides` identities.
-fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool) -> Value {
-    let names = Pseudonyms::of_process();
+fn event(
+    request: &RecentRequest,
+    rules: &RuleSets,
+    names: &Pseudonyms,
+    is_named: bool,
+    hides: bool,
+) -> Value {
     let mut event = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {

@@ -9,7 +9,6 @@ use fluxgate_http::Problem;
 use http::request::Parts;
 use serde_json::json;
 
-use super::pseudonyms::Pseudonyms;
 use super::query;
 use super::response::{ApiResult, json_response};
 use super::state::SharedState;
@@ -70,20 +69,25 @@ pub(super) async fn top(State(api): SharedState, head: Parts) -> ApiResult {
             names.insert(rule.number(), (set.name(), rule.id()));
         }
     }
-    let telemetry = api.engine.telemetry();
+    let (telemetry, identities) = (api.engine.telemetry(), api.engine.identities());
     // Identities of removed rules are left out.
     let top = telemetry.top(by, window, count, |rule| names.contains_key(&rule));
     let entries = top.entries.iter().filter_map(|entry| {
         let (rule_set, rule) = names.get(&entry.rule)?;
-        let identity = if api.admin.hides_identities {
-            Pseudonyms::of_process().of_value(&entry.identity)
-        } else {
-            entry.describe()
+        let stored = entry
+            .encoded()
+            .map(|it| identities.stored(rule_set, rule, it));
+        let identity = match &stored {
+            Some(stored) => identities.show_live(stored),
+            None if api.admin.hides_identities => identities.pseudonyms().of_value(&entry.identity),
+            None => entry.describe(),
         };
+        let handle = stored.and_then(|it| identities.handle(rule_set, rule, &it));
         Some(json!({
             "rule_set": rule_set,
             "rule": rule,
             "identity": identity,
+            "handle": handle,
             "count": entry.count,
             "error": entry.error,
         }))

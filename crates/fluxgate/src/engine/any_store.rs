@@ -67,7 +67,7 @@ impl AnyStore {
     }
 
     /// Returns the store if it is Redis.
-    pub(crate) fn redis(&self) -> Option<&RedisStore> {
+    pub(crate) fn redis(&self) -> Option<&Arc<RedisStore>> {
         match self {
             Self::Memory(_) => None,
             Self::Redis(store) => Some(store),

@@ -195,6 +195,12 @@ pub(crate) struct TopEntry {
 }
 
 impl TopEntry {
+    /// Returns the encoded identity, unless it was too long to be kept.
+    pub(crate) fn encoded(&self) -> Option<&[u8]> {
+        let is_text = self.identity.first() == Some(&AS_TEXT);
+        (!is_text).then_some(&self.identity)
+    }
+
     /// Returns the identity as text.
     pub(crate) fn describe(&self) -> String {
         match self.identity.split_first() {

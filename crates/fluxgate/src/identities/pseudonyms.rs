@@ -1,28 +1,30 @@
-//! Pseudonyms for values that must stay hidden. A value keeps its pseudonym for as long as the
-//! process runs.
+//! Pseudonyms for values that must stay hidden. All instances with the same secret give a value the
+//! same pseudonym.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
-#[derive(Debug)]
-pub(super) struct Pseudonyms {
+/// The pseudonyms that depend on a secret.
+#[derive(Clone)]
+pub(crate) struct Pseudonyms {
     secret: [u8; 32],
 }
 
+/// The hexadecimal digits of a pseudonym.
+const DIGITS: usize = 12;
+
 impl Pseudonyms {
-    /// Returns the pseudonyms of this process, which depend on a random secret.
-    pub(super) fn of_process() -> &'static Self {
-        static PROCESS: LazyLock<Pseudonyms> = LazyLock::new(|| {
-            let random = || RandomState::new().hash_one(0).to_le_bytes();
-            let secret = [random(), random(), random(), random()].concat();
-            let mut pseudonyms = Pseudonyms { secret: [0; 32] };
-            pseudonyms.secret.copy_from_slice(&secret);
-            pseudonyms
-        });
-        &PROCESS
+    /// Creates the pseudonyms that depend on this secret.
+    pub(super) const fn new(secret: [u8; 32]) -> Self {
+        Self { secret }
+    }
+
+    /// Returns whether a text has the form of a pseudonym.
+    pub(crate) fn is_pseudonym(text: &str) -> bool {
+        let digits = text.strip_prefix('~').map(str::as_bytes);
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(is_digit))
     }
 
     fn hash(&self, value: &[u8]) -> [u8; 32] {
@@ -31,16 +33,19 @@ impl Pseudonyms {
     }
 
     /// Returns the pseudonym of a value.
-    pub(super) fn of_value(&self, value: &[u8]) -> String {
+    pub(crate) fn of_value(&self, value: &[u8]) -> String {
         let hash = self.hash(value);
-        let digits = hash.iter().take(6).map(|byte| format!("{byte:02x}"));
+        let digits = hash
+            .iter()
+            .take(DIGITS / 2)
+            .map(|byte| format!("{byte:02x}"));
         format!("~{}", digits.collect::<String>())
     }
 
     /// Returns the pseudonym of an address. It keeps the first 16 bits of an IPv4 address, or the
     /// first 32 bits of an IPv6 address, so that most rules that match networks still match it.
     /// IPv6 addresses with the same first `ipv6_prefix` bits still count as one client.
-    pub(super) fn of_address(&self, address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    pub(crate) fn of_address(&self, address: IpAddr, ipv6_prefix: u8) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V4(v4) => {
                 let [a, b, mut left, mut right] = v4.octets();
@@ -68,15 +73,39 @@ impl Pseudonyms {
     }
 }
 
+impl std::fmt::Debug for Pseudonyms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pseudonyms(..)")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn names() -> Pseudonyms {
+        Pseudonyms::new([7; 32])
+    }
+
     #[test]
     fn the_same_value_has_the_same_name() {
-        let names = Pseudonyms::of_process();
+        let names = names();
         assert_eq!(names.of_value(b"ann"), names.of_value(b"ann"));
         assert_ne!(names.of_value(b"ann"), names.of_value(b"bob"));
+        assert_ne!(
+            names.of_value(b"ann"),
+            Pseudonyms::new([8; 32]).of_value(b"ann")
+        );
+        assert!(Pseudonyms::is_pseudonym(&names.of_value(b"ann")));
+        for other in [
+            "~",
+            "ann",
+            "~0123456789abc",
+            "~0123456789aB",
+            "0123456789ab",
+        ] {
+            assert!(!Pseudonyms::is_pseudonym(other), "{other}");
+        }
         let address = |text: &str| names.of_address(text.parse().unwrap(), 64);
         assert_eq!(address("203.0.113.9"), address("203.0.113.9"));
         assert_ne!(address("203.0.113.9"), address("203.0.113.10"));
@@ -87,7 +116,7 @@ mod tests {
 
     #[test]
     fn clients_stay_apart_and_addresses_of_one_client_together() {
-        let names = Pseudonyms::of_process();
+        let names = names();
         let all: std::collections::HashSet<_> = (0..=u16::MAX)
             .map(|low| {
                 let [c, d] = low.to_be_bytes();
