@@ -110,6 +110,7 @@ func runCase(t *testing.T, test *conformanceCase, config string) {
 	checkLeaks := testservice.CheckLeaks(t)
 	began := time.Now()
 	run := &caseRun{t: t, holds: make(map[string]*fluxgate.Hold), started: make(map[string]*startedRequest)}
+	run.service = service
 	run.proxy = testservice.StartProxy(t, service, test.Service)
 	policies := map[string]fluxgate.ErrorPolicy{"": fluxgate.Allow, "allow": fluxgate.Allow, "deny": fluxgate.Deny, "raise": fluxgate.Raise}
 	run.client = fluxgate.New(run.proxy.URL(), fluxgate.OnError(policies[test.Client.OnError]),
@@ -139,6 +140,7 @@ var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
 type caseRun struct {
 	t       *testing.T
 	client  *fluxgate.Client
+	service *testservice.Service
 	proxy   *testservice.Proxy
 	server  *httptest.Server
 	holds   map[string]*fluxgate.Hold
@@ -204,12 +206,31 @@ func (r *caseRun) runStep(where string, step object) {
 		}
 	case step["sleep_ms"] != nil:
 		time.Sleep(time.Duration(step["sleep_ms"].(float64)) * time.Millisecond)
+		if slots, ok := step["slots_held"].(float64); ok {
+			r.waitForSlots(where, int(slots))
+		}
 	case step["asked"] != nil:
 		r.compare(where+": asked", step["asked"], float64(r.proxy.Asked()))
 	case step["handler_runs"] != nil:
 		r.compare(where+": handler_runs", step["handler_runs"], float64(r.runs.Load()))
 	default:
 		r.t.Fatalf("%s: unknown step %v", where, step)
+	}
+}
+
+// waitForSlots waits until the service holds this many slots, for as long as the machine is late and a
+// little longer.
+func (r *caseRun) waitForSlots(where string, slots int) {
+	r.t.Helper()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		held, err := r.service.SlotsHeld()
+		if err == nil && held == slots {
+			return
+		}
+		if time.Since(began) > 400*time.Millisecond+testservice.Allowance(began) {
+			r.compare(where+": slots_held", float64(slots), float64(held))
+			return
+		}
 	}
 }
 

@@ -4,12 +4,14 @@ package testservice
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,8 +49,7 @@ func Start(t testing.TB, config string) *Service {
 			t.Logf("the service wrote:\n%s", output.String())
 		}
 	})
-	transport := &http.Transport{DisableKeepAlives: true}
-	live := http.Client{Transport: transport, Timeout: time.Second}
+	live := plainClient()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		response, err := live.Get("http://" + service.Address + "/livez")
 		if err == nil {
@@ -60,6 +61,30 @@ func Start(t testing.TB, config string) *Service {
 	}
 	t.Fatal("the service did not start")
 	return nil
+}
+
+// SlotsHeld returns how many slots the service holds, of all rules together.
+func (s *Service) SlotsHeld() (int, error) {
+	client := plainClient()
+	response, err := client.Get("http://" + s.Address + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	held := 0
+	for _, line := range strings.Split(string(text), "\n") {
+		if strings.HasPrefix(line, "fluxgate_slots_held{") {
+			count, _ := strconv.Atoi(line[strings.LastIndexByte(line, ' ')+1:])
+			held += count
+		}
+	}
+	return held, err
+}
+
+// plainClient returns a client that leaves no connection open.
+func plainClient() http.Client {
+	return http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
 }
 
 // Binary returns the path of the service: FLUXGATE, or the debug build of the checkout.

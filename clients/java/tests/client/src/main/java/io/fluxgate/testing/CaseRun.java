@@ -31,6 +31,8 @@ import java.util.TreeMap;
 public final class CaseRun implements AutoCloseable {
     private static final long DEFAULT_DEADLINE_MS = 1000;
     private static final Duration DEFAULT_HOLD = Duration.ofSeconds(60);
+    /** How long a step waits for the slots that it expects. */
+    private static final long SLOTS_MILLIS = 400;
 
     private final Map<String, Object> one;
     /** Null for a case that has no server. */
@@ -165,6 +167,9 @@ public final class CaseRun implements AutoCloseable {
             proxy.setMode((String) step.get("service"));
         } else if (step.containsKey("sleep_ms")) {
             Service.sleep((Long) step.get("sleep_ms"));
+            if (step.get("slots_held") instanceof Long slots) {
+                waitForSlots(slots);
+            }
         } else if (step.containsKey("asked")) {
             Expectation.check("asked", step.get("asked"), proxy.takeAsked());
         } else if (step.containsKey("handler_runs")) {
@@ -172,6 +177,17 @@ public final class CaseRun implements AutoCloseable {
             Expectation.check("handler runs", step.get("handler_runs"), runs);
         } else {
             throw new IllegalArgumentException("unknown step " + step);
+        }
+    }
+
+    /** Waits until the service holds this many slots, for as long as the machine is late and a little longer. */
+    private void waitForSlots(long slots) throws IOException {
+        long began = System.nanoTime();
+        for (long held; (held = service.slotsHeld()) != slots; Service.sleep(10)) {
+            long waited = (System.nanoTime() - began) / 1_000_000;
+            if (waited > SLOTS_MILLIS + Heartbeat.HANDOVERS * Heartbeat.longestPauseMillis(began)) {
+                throw new AssertionError(held + " slots are held, expected " + slots);
+            }
         }
     }
 

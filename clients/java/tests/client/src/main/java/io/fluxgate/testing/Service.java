@@ -1,10 +1,13 @@
 package io.fluxgate.testing;
 
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.HttpURLConnection;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.URI;
+import java.net.URLConnection;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -51,6 +54,21 @@ public final class Service implements AutoCloseable {
 
     public String url() {
         return "http://127.0.0.1:" + port;
+    }
+
+    /** Returns how many slots the service holds, of all rules together. */
+    public long slotsHeld() throws IOException {
+        URLConnection connection = URI.create(url() + "/metrics").toURL().openConnection();
+        connection.setConnectTimeout(1000);
+        connection.setReadTimeout(1000);
+        connection.setRequestProperty("Connection", "close");
+        try (InputStream body = connection.getInputStream()) {
+            return new String(body.readAllBytes(), StandardCharsets.UTF_8)
+                    .lines()
+                    .filter(line -> line.startsWith("fluxgate_slots_held{"))
+                    .mapToLong(line -> Long.parseLong(line.substring(line.lastIndexOf(' ') + 1)))
+                    .sum();
+        }
     }
 
     @Override
