@@ -19,6 +19,9 @@ const (
 	releasePath = "/v1/release"
 )
 
+// ruleSetHeader tells that a check names a rule set that does not exist.
+const ruleSetHeader = "X-Fluxgate-Rule-Set"
+
 // Check decides a request by a rule set and charges it.
 //
 // If the decision has a HoldID, its slots stay taken until [Client.Release] or [Client.Settle], or
@@ -46,7 +49,9 @@ func (c *Client) check(ctx context.Context, body checkBody, until time.Time) (De
 	var decision Decision
 	call := call{path: checkPath, query: "status=true", body: text, until: until, onLate: c.abandonAnswer}
 	err := c.invoke(ctx, call, func(answer *answer) (ok bool) {
-		decision, ok = parseDecision(answer)
+		if decision, ok = parseDecision(answer); ok && answer.header.Get(ruleSetHeader) == "missing" {
+			c.reportMissing(body.RuleSet, decision.Allowed)
+		}
 		return ok
 	})
 	if err != nil {

@@ -33,6 +33,9 @@ const (
 	// long.
 	maxLate = 64
 	lateFor = 5 * time.Second
+	// maxMissing is how many names of missing rule sets are remembered, and logged. A program may
+	// take them from its clients, so neither the memory nor the log may grow with them.
+	maxMissing = 100
 )
 
 // Client calls one FluxGate service. It is safe for concurrent use; a program needs only one for
@@ -46,6 +49,9 @@ type Client struct {
 	holds   holdKeeper
 	// isFailing is set while the service fails to decide, so that an outage is logged once.
 	isFailing atomic.Bool
+	// missing has the rule sets that do not exist, as far as they were logged.
+	missing   map[string]bool
+	missingMu sync.Mutex
 	// late has a place for each answer that is waited for after its deadline.
 	late chan struct{}
 	// closed is closed by Close.
@@ -69,17 +75,15 @@ func New(address string, options ...Option) *Client {
 
 // Open returns a client like [New], or an error.
 func Open(address string, options ...Option) (*Client, error) {
-	base, err := url.Parse(address)
+	base, err := parseAddress(address)
 	if err != nil {
-		return nil, fmt.Errorf("fluxgate: %w", err)
-	}
-	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" || base.User != nil {
-		return nil, fmt.Errorf("fluxgate: expected an address such as http://127.0.0.1:8081, found %q", base.Redacted())
+		return nil, err
 	}
 	base.Path = strings.TrimRight(base.Path, "/")
 	client := &Client{
 		settings: settings{deadline: DefaultDeadline, header: make(http.Header)},
 		base:     base,
+		missing:  make(map[string]bool),
 		late:     make(chan struct{}, maxLate),
 		closed:   make(chan struct{}),
 	}
@@ -105,6 +109,21 @@ func Open(address string, options ...Option) (*Client, error) {
 		client.settings.transport = client.own
 	}
 	return client, nil
+}
+
+// parseAddress parses the address of a service. The error does not repeat a password.
+func parseAddress(address string) (*url.URL, error) {
+	const expected = "fluxgate: expected the address of a service, such as http://127.0.0.1:8081, "
+	base, err := url.Parse(address)
+	switch {
+	case err == nil && base.User != nil:
+		return nil, errors.New(expected + "without a user: set the option Header")
+	case err != nil && strings.Contains(address, "@"):
+		return nil, errors.New(expected + "found one that is invalid")
+	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "":
+		return nil, fmt.Errorf("%sfound %q", expected, address)
+	}
+	return base, nil
 }
 
 // Close closes all connections and stops renewing holds; those that are still open expire. Calls
@@ -182,11 +201,11 @@ func (c *Client) invoke(ctx context.Context, call call, accept func(*answer) boo
 		return err
 	}
 	if c.isClosed() {
-		return &UnavailableError{Call: call.path, Err: ErrClosed}
+		return c.unavailable(call, ErrClosed)
 	}
 	report, ok := c.circuit.enter()
 	if !ok {
-		return &UnavailableError{Call: call.path, Err: ErrCircuitOpen}
+		return c.unavailable(call, ErrCircuitOpen)
 	}
 	end := undecided
 	defer func() { report(end) }()
@@ -209,11 +228,15 @@ func (c *Client) invoke(ctx context.Context, call call, accept func(*answer) boo
 		return ctx.Err()
 	case ctx.Err() != nil && time.Now().Before(call.until):
 		// The caller's own deadline was shorter, which says nothing about the service.
-		return &UnavailableError{Call: call.path, Err: err}
+		return c.unavailable(call, err)
 	}
 	end = failed
 	c.reportFailure(err)
-	return &UnavailableError{Call: call.path, Err: err}
+	return c.unavailable(call, err)
+}
+
+func (c *Client) unavailable(call call, err error) error {
+	return &UnavailableError{Service: c.base.String(), Call: call.path, Err: err}
 }
 
 // isRejection returns whether a status says that the call itself is wrong.
@@ -239,14 +262,34 @@ func rejection(path string, answer *answer) error {
 
 func (c *Client) reportFailure(err error) {
 	if !c.isFailing.Swap(true) {
-		c.log().Warn("the FluxGate service fails to decide", "service", c.base.Host, "error", err)
+		c.log().Warn("FluxGate does not decide: "+c.settings.onError.effect(), "service", c.base.String(), "error", err)
 	}
 }
 
 func (c *Client) reportRecovery() {
 	if c.isFailing.Load() && c.isFailing.Swap(false) {
-		c.log().Info("the FluxGate service decides again", "service", c.base.Host)
+		// Not at a lower level: who sees the warning must see its end.
+		c.log().Warn("FluxGate decides again", "service", c.base.String())
 	}
+}
+
+// reportMissing logs, once, that the service has no such rule set.
+func (c *Client) reportMissing(ruleSet string, isAllowed bool) {
+	c.missingMu.Lock()
+	isNew := ruleSet != "" && !c.missing[ruleSet] && len(c.missing) < maxMissing
+	if isNew {
+		c.missing[ruleSet] = true
+	}
+	c.missingMu.Unlock()
+	if !isNew {
+		return
+	}
+	effect := "are denied"
+	if isAllowed {
+		effect = "pass"
+	}
+	message := fmt.Sprintf("FluxGate has no rule set `%s`: requests that it should limit %s", ruleSet, effect)
+	c.log().Warn(message, "service", c.base.String())
 }
 
 // send makes a call and returns the whole answer. If the caller gives up before the answer has

@@ -22,6 +22,8 @@ var (
 
 // UnavailableError says that the service did not answer, or not with a decision.
 type UnavailableError struct {
+	// Service is the address of the service.
+	Service string
 	// Call is the path of the call, such as "/v1/check".
 	Call string
 	// Err is the cause.
@@ -29,7 +31,7 @@ type UnavailableError struct {
 }
 
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("fluxgate: %s: the service is unavailable: %v", e.Call, e.Err)
+	return fmt.Sprintf("fluxgate: %s at %s does not decide: %v", e.Call, e.Service, e.Err)
 }
 
 // Unwrap returns the cause.

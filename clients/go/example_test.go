@@ -26,6 +26,12 @@ func limitBySession(client *fluxgate.Client) func(http.Handler) http.Handler {
 	return limit
 }
 
+func limitOneRoute(client *fluxgate.Client, export http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST /exports", fluxgate.Middleware(client, "api-limits")(export))
+	return mux
+}
+
 func failClosed() *fluxgate.Client {
 	client := fluxgate.New("http://127.0.0.1:8081",
 		fluxgate.OnError(fluxgate.Deny),

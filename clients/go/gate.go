@@ -64,9 +64,10 @@ func (g *Gate) Admit(ctx context.Context, request Request) (*Admission, error) {
 	var rejected *RequestError
 	if errors.As(err, &rejected) {
 		if !g.hasLoggedCall.Swap(true) {
-			g.Client.log().Error("the FluxGate service rejects a check", "rule_set", g.RuleSet, "error", err)
+			message := "FluxGate rejects the calls of the middleware: " + g.Client.settings.onError.effect()
+			g.Client.log().Error(message, "service", g.Client.base.String(), "rule_set", g.RuleSet, "error", err)
 		}
-		decision, err = g.Client.decideFor(&UnavailableError{Call: checkPath, Err: err})
+		decision, err = g.Client.decideFor(&UnavailableError{Service: g.Client.base.String(), Call: checkPath, Err: err})
 	}
 	if err != nil {
 		return nil, err

@@ -165,7 +165,7 @@ func newFilter(client *Client, ruleSet string, options []MiddlewareOption) (*fil
 func (f *filter) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if f.gate.RuleSet == "" {
 		if !f.hasWarned.Swap(true) {
-			f.gate.Client.log().Warn("a FluxGate middleware has no rule set: everything passes")
+			f.gate.Client.log().Warn("a middleware of FluxGate has no rule set: it limits nothing")
 		}
 		next.ServeHTTP(w, r)
 		return

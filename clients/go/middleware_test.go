@@ -197,7 +197,7 @@ func TestAnswersOfYourOwn(t *testing.T) {
 	server = f.serve(fluxgate.Middleware(dead, "api-limits",
 		fluxgate.OnFailure(func(w http.ResponseWriter, _ *http.Request, err error) { http.Error(w, err.Error(), 502) }))(ok))
 	response, body = get(t, server.URL)
-	if response.StatusCode != 502 || !strings.Contains(body, "unavailable") {
+	if response.StatusCode != 502 || !strings.Contains(body, "does not decide") {
 		t.Errorf("%v %s", response, body)
 	}
 	expectStatus(t, 500, f.serve(fluxgate.Middleware(dead, "api-limits")(ok)).URL)

@@ -24,6 +24,17 @@ const (
 	Raise
 )
 
+// effect says, for the log, what happens to requests that the service does not decide.
+func (p ErrorPolicy) effect() string {
+	switch p {
+	case Allow:
+		return "requests are allowed (on_error=allow)"
+	case Deny:
+		return "requests are denied (on_error=deny)"
+	}
+	return "requests fail (on_error=raise)"
+}
+
 // Option configures a [Client].
 type Option func(*settings) error
 

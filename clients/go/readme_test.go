@@ -34,7 +34,7 @@ func TestTheREADME(t *testing.T) {
 	if len(configs) != 1 || len(programs) < 4 {
 		t.Fatal(len(configs), len(programs))
 	}
-	service := testservice.Start(t, strings.ReplaceAll(configs[0], "127.0.0.1:8081", "${API}"))
+	service := testservice.Start(t, strings.NewReplacer("127.0.0.1:8081", "${API}", "3/m", "3/h").Replace(configs[0]))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -56,10 +56,11 @@ func TestTheREADME(t *testing.T) {
 			t.Fatalf("%v: %v\n%s", arguments, err, output)
 		}
 	}
-	run("mod", "init", "example.com/hello")
-	for _, line := range strings.Split(strings.TrimSpace(blocks(t, "README.md", "sh")[0]), "\n") {
-		line = strings.ReplaceAll(line, "PATH/TO/fluxgate/clients/go", here)
-		run(strings.Fields(line)[1:]...)
+	for _, line := range strings.Split(strings.Join(blocks(t, "README.md", "sh"), ""), "\n") {
+		if strings.HasPrefix(line, "go mod ") {
+			line = strings.ReplaceAll(line, "PATH-OF-THE-CHECKOUT/clients/go", here)
+			run(strings.Fields(line)[1:]...)
+		}
 	}
 	run("build", "-o", "hello", ".")
 	server := exec.Command(filepath.Join(folder, "hello"))
