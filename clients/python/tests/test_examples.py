@@ -86,9 +86,9 @@ class Examples(unittest.TestCase):
         for name in ("calls.py", "fastapi_app.py", "flask_app.py", "jobs.py"):
             (self.folder / name).write_text(with_time((EXAMPLES / name).read_text()))
 
-    def assert_limited(self, app, allowed=3):
-        statuses = [app.status()[0] for _ in range(allowed + 1)]
-        self.assertEqual(statuses, [200] * allowed + [429])
+    def assert_limited(self, app, *request):
+        statuses = [app.status(*request)[0] for _ in range(4)]
+        self.assertEqual(statuses, [200] * 3 + [429])
 
     def check_app(self, *command):
         port = free_port()
@@ -161,23 +161,30 @@ class Examples(unittest.TestCase):
 
 
 class Readme(unittest.TestCase):
-    def test_limited_in_five_minutes(self):
-        blocks = re.findall(r"```(\w+)\n(.*?)```", README, re.S)
-        rules = next(text for kind, text in blocks if kind == "yaml")
-        program = next(text for kind, text in blocks if kind == "python")
-        commands = [text.strip() for kind, text in blocks if kind == "sh"]
-        self.assertIn("venv/bin/uvicorn app:app", commands)
-        self.assertTrue(any(text.startswith("for i in 1 2 3; do curl") for text in commands))
+    def setUp(self):
+        self.blocks = re.findall(r"```(\w+)\n(.*?)```", README, re.S)
+
+    def check_program(self, program, *request):
+        """Runs a program of the README with its rules."""
+        rules = next(text for kind, text in self.blocks if kind == "yaml")
+        rules = rules.replace("127.0.0.1:8081", "${API}").replace("3/m", "3/h")
         port = free_port()
-        with Service(
-            rules.replace("127.0.0.1:8081", "${API}").replace("window: 10s", "window: 1h")
-        ) as service:
-            with tempfile.TemporaryDirectory() as folder:
-                program = program.replace("http://127.0.0.1:8081", service.url)
-                Path(folder, "app.py").write_text(with_time(program))
-                command = ["uvicorn", "app:app", "--host", HOST, "--port", str(port)]
-                with App(command, folder, port) as app:
-                    Examples.assert_limited(self, app, allowed=2)
+        with Service(rules) as service, tempfile.TemporaryDirectory() as folder:
+            program = program.replace("http://127.0.0.1:8081", service.url)
+            Path(folder, "app.py").write_text(with_time(program))
+            command = ["uvicorn", "app:app", "--host", HOST, "--port", str(port)]
+            with App(command, folder, port) as app:
+                Examples.assert_limited(self, app, *request)
+
+    def test_in_five_minutes(self):
+        commands = [text.strip() for kind, text in self.blocks if kind == "sh"]
+        self.assertIn("venv/bin/uvicorn app:app", commands)
+        self.assertTrue(any(text.startswith("for i in 1 2 3 4; do curl") for text in commands))
+        self.check_program(next(text for kind, text in self.blocks if kind == "python"))
+
+    def test_only_one_route(self):
+        [program] = [text for _, text in self.blocks if "@app.post" in text]
+        self.check_program(program, "/exports", "POST")
 
     def test_every_snippet_is_python(self):
         for kind, text in re.findall(r"```(\w+)\n(.*?)```", README, re.S):

@@ -107,7 +107,10 @@ class Admission:
         """Decides a request that the service rejects: the program is wrong, not its client."""
         if not self._has_warned:
             self._has_warned = True
-            log.error("the service rejects the calls of the middleware: %s", error)
+            url, effect = self._settings.url, self._settings.effect
+            log.error(
+                "FluxGate at %s rejects the calls of the middleware: %s; %s", url, error, effect
+            )
         return self._settings.instead(error)
 
 

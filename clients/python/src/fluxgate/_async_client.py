@@ -45,14 +45,12 @@ from ._calls import (
     limited,
     read_cancelled,
     read_consumed,
-    read_decision,
     read_decisions,
     read_renewed,
     read_settled,
     renew_body,
     settle_body,
     span,
-    unavailable,
     undo_call,
 )
 from ._client import Client
@@ -228,7 +226,13 @@ class AsyncClient:
         encoded = encode(body)
         if len(encoded) > MAX_REQUEST:
             return TOO_LARGE
-        return await self._decide(CHECK, encoded, read_decision, self._settings.instead)
+        settings, rule_set = self._settings, body.get("rule_set")
+        return await self._decide(
+            CHECK,
+            encoded,
+            lambda response: settings.read_check(rule_set, response),
+            settings.instead,
+        )
 
     async def _decide(
         self,
@@ -261,7 +265,7 @@ class AsyncClient:
         try:
             return read(await self._state().transport.call(path, body))
         except FAILURES as error:
-            raise unavailable(error) from error
+            raise self._settings.unavailable(error) from error
 
     async def _hold(self, body: Dict[str, Any], max_wait: Optional[float]) -> AsyncHold:
         decision, kept = await self._wait(body, await self._check(body), max_wait)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import ssl
+import threading
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -15,6 +17,7 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
+    Set,
     Tuple,
     Union,
 )
@@ -45,6 +48,9 @@ SETTLE = "/v1/settle"
 RENEW = "/v1/renew"
 RELEASE = "/v1/release"
 
+#: The header by which the service tells that a check names a rule set that does not exist.
+RULE_SET = "x-fluxgate-rule-set"
+
 #: The largest body that the service reads.
 MAX_REQUEST = 64 * 1024
 #: How many holds the service renews in one call.
@@ -57,6 +63,9 @@ MAX_LATE_ANSWERS = 64
 RETRY = 0.25
 #: The service closes connections that are idle for 30 s.
 MAX_IDLE = 25.0
+#: How many names of missing rule sets are remembered, and logged. A program may take them from its
+#: clients, so neither the memory nor the log may grow with them.
+MAX_MISSING = 100
 
 Text = Union[str, int, float, bool]
 Identity = Union[str, Sequence[str]]
@@ -109,7 +118,7 @@ class Settings:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise ValueError(
-                f"the URL of the service is such as http://127.0.0.1:8081, not {url!r}"
+                f"expected the address of a service, such as http://127.0.0.1:8081, found {url!r}"
             )
         if parts.query or parts.fragment:
             raise ValueError(f"the URL of the service has no query, but {url!r} has")
@@ -131,6 +140,8 @@ class Settings:
         self._heads = {path: request_head(base + path, parts.netloc, extra) for path in paths}
         #: Shared by a client and those that middleware derives from it.
         self.circuit = Circuit()
+        self._missing: Set[str] = set()
+        self._missing_lock = threading.Lock()
 
     def request(self, path: str, body: bytes) -> bytes:
         """Returns the bytes of a call."""
@@ -139,12 +150,36 @@ class Settings:
     def failed(self, error: BaseException, is_probe: bool) -> None:
         """Records a failure. A service that goes on failing is logged once."""
         if self.circuit.failed(is_probe):
-            log.warning("the service %s fails: %s", self.url, describe(error))
+            reason = describe(error)
+            log.warning("FluxGate at %s does not decide: %s; %s", self.url, reason, self.effect)
 
     def succeeded(self) -> None:
         """Records an answer."""
         if self.circuit.succeeded():
-            log.info("the service %s answers again", self.url)
+            # Not at a lower level: who sees the warning must see its end.
+            log.warning("FluxGate at %s decides again", self.url)
+
+    @property
+    def effect(self) -> str:
+        """What happens to requests that the service does not decide, for the log."""
+        verb = {"allow": "are allowed", "deny": "are denied", "raise": "fail"}[self.on_error]
+        return f"requests {verb} (on_error={self.on_error})"
+
+    def read_check(self, rule_set: Optional[str], response: Response) -> Decision:
+        """Returns the decision of an answer to a check, and logs that its rule set is missing."""
+        decision = read_decision(response)
+        if response.headers.get(RULE_SET) == "missing" and rule_set is not None:
+            self._warn_missing(rule_set, decision.allowed)
+        return decision
+
+    def _warn_missing(self, rule_set: str, is_allowed: bool) -> None:
+        with self._missing_lock:
+            if rule_set in self._missing or len(self._missing) >= MAX_MISSING:
+                return
+            self._missing.add(rule_set)
+        effect = "pass" if is_allowed else "are denied"
+        message = "FluxGate at %s has no rule set `%s`: requests that it should limit %s"
+        log.warning(message, self.url, rule_set, effect)
 
     def instead(self, error: Optional[BaseException]) -> Decision:
         """Decides in place of the service."""
@@ -152,7 +187,14 @@ class Settings:
             return FAILED_OPEN
         if self.on_error == "deny":
             return FAILED_CLOSED
-        raise unavailable(error) from error
+        raise self.unavailable(error) from error
+
+    def unavailable(self, error: Optional[BaseException]) -> Unavailable:
+        """Returns the exception for a service that did not answer."""
+        reason = "it failed before, and is not asked for a moment"
+        if error is not None:
+            reason = describe(error)
+        return Unavailable(f"FluxGate at {self.url} does not decide: {reason}")
 
     def consumed_instead(self, error: Optional[BaseException]) -> Consumed:
         """Decides a `consume` in place of the service."""
@@ -162,14 +204,10 @@ class Settings:
 
 def describe(error: BaseException) -> str:
     """Returns what an error says, or its kind if it says nothing."""
+    if isinstance(error, ConnectionError) and error.errno:
+        # asyncio has a text of its own, which does not say why.
+        return os.strerror(error.errno)
     return str(error) or type(error).__name__
-
-
-def unavailable(error: Optional[BaseException]) -> Unavailable:
-    """Returns the exception for a service that did not answer."""
-    if error is None:
-        return Unavailable("the service failed before, and is not asked for a moment")
-    return Unavailable(f"the service did not decide: {describe(error)}")
 
 
 _FIELDS = frozenset("ip user api_key method path headers attributes cost".split())

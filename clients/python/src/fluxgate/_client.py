@@ -29,14 +29,12 @@ from ._calls import (
     limited,
     read_cancelled,
     read_consumed,
-    read_decision,
     read_decisions,
     read_renewed,
     read_settled,
     renew_body,
     settle_body,
     span,
-    unavailable,
     undo_call,
 )
 from ._decision import TOO_LARGE, Consumed, Decision, Settled
@@ -209,7 +207,13 @@ class Client:
         encoded = encode(body)
         if len(encoded) > MAX_REQUEST:
             return TOO_LARGE
-        return self._decide(CHECK, encoded, read_decision, self._settings.instead)
+        settings, rule_set = self._settings, body.get("rule_set")
+        return self._decide(
+            CHECK,
+            encoded,
+            lambda response: settings.read_check(rule_set, response),
+            settings.instead,
+        )
 
     def _decide(
         self,
@@ -242,7 +246,7 @@ class Client:
         try:
             return read(self._transport.call(path, body))
         except FAILURES as error:
-            raise unavailable(error) from error
+            raise self._settings.unavailable(error) from error
 
     def _keep(self, decision: Decision) -> Optional[KeptHold]:
         """Renews the hold of an allowed decision from now on, if it has one."""

@@ -224,7 +224,7 @@ class Filter(Generic[R]):
             return False
         if self.rule_set is None and not self._has_warned:
             self._has_warned = True
-            log.warning("the middleware has no rule set: everything passes")
+            log.warning("a middleware of FluxGate has no rule set: it limits nothing")
         return self.rule_set is not None
 
     def _check_headers(self, headers: Sequence[Header]) -> Dict[str, str]:
