@@ -1,7 +1,14 @@
 // The client of a FluxGate service.
 
 import { Circuit } from "./circuit.js";
-import { Decision, decisionFrom, readConsumed, readDecision, readJson } from "./decision.js";
+import {
+  Decision,
+  decisionFrom,
+  isRuleSetMissing,
+  readConsumed,
+  readDecision,
+  readJson,
+} from "./decision.js";
 import { Denied, InvalidRequest, Unavailable } from "./errors.js";
 import { AS_RESERVED, Hold, HoldKeeper, RELEASE, duration } from "./holds.js";
 import { sleep } from "./time.js";
@@ -9,6 +16,11 @@ import { Transport } from "./transport.js";
 
 /** The largest body that the service reads. */
 const MAX_BODY = 64 * 1024;
+/**
+ * How many names of missing rule sets are remembered, and logged. A program may take them from its
+ * clients, so neither the memory nor the log may grow with them.
+ */
+const MAX_MISSING = 100;
 /** How long a charge is held unless a call says otherwise, in milliseconds. */
 const DEFAULT_HOLD = 60_000;
 
@@ -29,16 +41,29 @@ const FIELDS = {
   refillTokensPerSecond: "refill_tokens_per_second",
 };
 
+const OPTIONS = new Set(
+  "onError deadline maxConnections headers ca cert key onWarning".split(" "),
+);
+
+/** What happens to requests that the service does not decide. */
+const EFFECTS = { allow: "are allowed", deny: "are denied", raise: "fail" };
+
 export class Client {
+  #name;
   #transport;
   #circuit = new Circuit();
   #holds;
   #onWarning;
   #isFailing = false;
   #onError;
+  /** The rule sets that do not exist, as far as they were reported. */
+  #missing = new Set();
   #undoCheck = this.#undo((answer) => [readDecision(answer)]);
 
   constructor(url, options = {}) {
+    for (const name of Object.keys(options)) {
+      if (!OPTIONS.has(name)) throw new TypeError(`there is no option \`${name}\``);
+    }
     const {
       onError = "allow",
       deadline = 100,
@@ -46,13 +71,14 @@ export class Client {
       onWarning = emitWarning,
       ...others
     } = options;
-    if (!["allow", "deny", "raise"].includes(onError)) {
+    if (!Object.hasOwn(EFFECTS, onError)) {
       throw new TypeError(`onError is "allow", "deny" or "raise", not ${JSON.stringify(onError)}`);
     }
     if (!(deadline > 0)) throw new TypeError("deadline is a time in milliseconds, above 0");
     if (!(maxConnections >= 1)) throw new TypeError("maxConnections is at least 1");
     this.#onError = onError;
     this.#onWarning = onWarning;
+    this.#name = `FluxGate at ${url}`;
     this.#transport = new Transport(url, { deadline, maxConnections, ...others });
     this.#holds = new HoldKeeper((path, body) => this.#ask(path, body, readJson));
   }
@@ -66,7 +92,8 @@ export class Client {
     const body = fieldsOf(request);
     body.rule_set = ruleSet;
     try {
-      return await this.#ask(CHECK, body, readDecision, this.#undoCheck);
+      const read = (answer) => this.#readCheck(answer, ruleSet);
+      return await this.#ask(CHECK, body, read, this.#undoCheck);
     } catch (error) {
       return this.fallback(error);
     }
@@ -196,9 +223,37 @@ export class Client {
     return this.close();
   }
 
+  /** Reports that the service rejects the calls of a filter. */
+  warnRejected(error) {
+    const effect = this.#effect();
+    this.warn(`${this.#name} rejects the calls of the middleware: ${error.message}; ${effect}`, error);
+  }
+
   /** Reports something that should not happen. */
   warn(message, cause) {
     this.#onWarning(message, cause);
+  }
+
+  /** Reads the answer to a check, and reports that its rule set is missing. */
+  #readCheck(answer, ruleSet) {
+    const decision = readDecision(answer);
+    // Nearly all decisions have a rule.
+    if (decision.rule === null && isRuleSetMissing(answer)) this.#warnMissing(ruleSet, decision);
+    return decision;
+  }
+
+  #warnMissing(ruleSet, { allowed }) {
+    const isNew = ruleSet !== undefined && !this.#missing.has(ruleSet);
+    if (isNew && this.#missing.size < MAX_MISSING) {
+      this.#missing.add(ruleSet);
+      const effect = allowed ? "pass" : "are denied";
+      const message = `has no rule set \`${ruleSet}\`: requests that it should limit ${effect}`;
+      this.warn(`${this.#name} ${message}`);
+    }
+  }
+
+  #effect() {
+    return `requests ${EFFECTS[this.#onError]} (on_error=${this.#onError})`;
   }
 
   async #ask(path, fields, read, onLate) {
@@ -209,24 +264,34 @@ export class Client {
     }
     const permit = this.#circuit.admit();
     if (permit === undefined) {
-      throw new Unavailable("circuit_open", "the service has failed and is not asked for a moment");
+      const reason = "it failed before, and is not asked for a moment";
+      throw this.#undecided(new Unavailable("circuit_open", reason));
     }
     try {
       const value = read(await this.#transport.post(path, body, onLate));
       this.#succeeded();
       return value;
     } catch (error) {
-      if (error instanceof Unavailable) this.#failed(permit, error);
-      else this.#succeeded();
-      throw error;
+      if (!(error instanceof Unavailable)) {
+        this.#succeeded();
+        throw error;
+      }
+      const undecided = this.#undecided(error);
+      this.#failed(permit, undecided);
+      throw undecided;
     }
+  }
+
+  /** Returns the error of a call with the address of the service. */
+  #undecided({ reason, message, cause }) {
+    return new Unavailable(reason, `${this.#name} does not decide: ${message}`, cause);
   }
 
   #succeeded() {
     this.#circuit.succeeded();
     if (!this.#isFailing) return;
     this.#isFailing = false;
-    this.#onWarning("FluxGate decides again");
+    this.warn(`${this.#name} decides again`);
   }
 
   #failed(permit, error) {
@@ -234,7 +299,7 @@ export class Client {
     // Once, and not for every request.
     if (this.#isFailing || error.reason === "closed") return;
     this.#isFailing = true;
-    this.#onWarning(`FluxGate does not decide: ${error.message}`, error);
+    this.warn(`${error.message}; ${this.#effect()}`, error);
   }
 
   /** Returns a function that gives back what an answer has taken that came too late. */

@@ -23,6 +23,9 @@ const REDUCED_CAPACITY =
 /** The header with the status of a rule that forbids a request. */
 const STATUS = "x-fluxgate-status";
 
+/** The header by which the service tells that a check names a rule set that does not exist. */
+const RULE_SET = "x-fluxgate-rule-set";
+
 /** The titles of statuses that Node spells in another way than the gateway. */
 const TITLES = { 418: "I'm a teapot" };
 
@@ -162,11 +165,21 @@ export function readDecision(answer) {
   return decisionFrom(json, headers, isForbidden ? forbiddenStatus(answer) : undefined);
 }
 
+/** Returns whether an answer to a check says that its rule set does not exist. */
+export function isRuleSetMissing(answer) {
+  return header(answer, RULE_SET) === "missing";
+}
+
 /** Returns the status of a rule that forbids a request. A proxy may have removed the header. */
-function forbiddenStatus({ rawHeaders }) {
-  const at = rawHeaders.findIndex((it, at) => at % 2 === 0 && it.toLowerCase() === STATUS);
-  const status = at < 0 ? undefined : Number(rawHeaders[at + 1]);
+function forbiddenStatus(answer) {
+  const status = Number(header(answer, STATUS));
   return status >= 400 && status < 500 ? status : 403;
+}
+
+/** Returns the first line of a header of an answer; undefined if there is none. */
+function header({ rawHeaders }, name) {
+  const at = rawHeaders.findIndex((it, at) => at % 2 === 0 && it.toLowerCase() === name);
+  return at < 0 ? undefined : rawHeaders[at + 1];
 }
 
 /** Returns the decision in a JSON object of the service. */

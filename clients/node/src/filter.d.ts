@@ -5,7 +5,7 @@ type MaybePromise<T> = T | Promise<T>;
 /** How requests are limited. `Source` is the request of the framework. */
 export interface RateLimitOptions<Source> {
   client: Client;
-  /** The rule set that decides. Without one everything passes, with a warning. */
+  /** The rule set that decides. Without one nothing is limited, and a warning says so. */
   ruleSet?: string;
   /** The paths to limit; by default all. */
   include?: string[];

@@ -111,7 +111,7 @@ export class Filter {
   #applies(path) {
     if (this.#exclude.containsBoth(path)) return false;
     if (this.#include !== undefined && !this.#include.containsEither(path)) return false;
-    if (this.#ruleSet === undefined) this.#warnOnce("a filter has no rule set: everything passes");
+    if (this.#ruleSet === undefined) this.#warnOfRuleSet();
     return this.#ruleSet !== undefined;
   }
 
@@ -146,7 +146,8 @@ export class Filter {
       if (!(error instanceof InvalidRequest)) throw error;
       // Too large for the service. `onError` must not decide: a client could choose that.
       if (error.problem.status === 413) return Decision.never();
-      this.#warnOnce(`FluxGate refuses a check: ${error.message}`, error);
+      if (!this.#hasWarned) this.#client.warnRejected(error);
+      this.#hasWarned = true;
       return this.#client.fallback(new Unavailable("invalid_request", error.message, error));
     }
   }
@@ -176,10 +177,10 @@ export class Filter {
     return GONE;
   }
 
-  #warnOnce(message, cause) {
+  #warnOfRuleSet() {
     if (this.#hasWarned) return;
     this.#hasWarned = true;
-    this.#client.warn(message, cause);
+    this.#client.warn("a middleware of FluxGate has no rule set: it limits nothing");
   }
 }
 

@@ -29,7 +29,10 @@ export interface ClientOptions {
   /** The certificate of the client and its key, in PEM, for a service that asks for one. */
   cert?: string | Buffer;
   key?: string | Buffer;
-  /** Gets a message when the service fails and when it decides again; by default a warning of the process. */
+  /**
+   * Gets a message when the service fails, when it decides again, and when a rule set does not exist;
+   * by default a warning of the process.
+   */
   onWarning?: (message: string, cause?: unknown) => void;
 }
 

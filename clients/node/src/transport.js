@@ -26,13 +26,7 @@ export class Transport {
   #isClosed = false;
 
   constructor(url, { deadline, maxConnections, headers, ca, cert, key }) {
-    const { protocol, host, hostname, port, pathname, username, search } = new URL(url);
-    if (protocol !== "http:" && protocol !== "https:") {
-      throw new TypeError(`the URL must begin with http:// or https://; ${url} does not`);
-    }
-    if (username !== "" || search !== "") {
-      throw new TypeError("the URL must have no user and no query; set the option `headers`");
-    }
+    const { protocol, host, hostname, port, pathname } = parseAddress(url);
     this.#module = protocol === "https:" ? https : http;
     this.#agent = new this.#module.Agent({
       ...(protocol === "https:" ? { ca, cert, key } : {}),
@@ -179,6 +173,19 @@ function lastChance(call) {
   setImmediate(() => {
     if (call.state === "pending") call.miss();
   });
+}
+
+/** Returns the parts of the address of a service. */
+function parseAddress(address) {
+  const expected = "expected the address of a service, such as http://127.0.0.1:8081";
+  const url = URL.canParse(address) ? new URL(address) : undefined;
+  if (url === undefined || (url.protocol !== "http:" && url.protocol !== "https:")) {
+    throw new TypeError(`${expected}, found ${JSON.stringify(address)}`);
+  }
+  if (url.username !== "" || url.search !== "") {
+    throw new TypeError(`${expected}, without a user and a query: set the option \`headers\``);
+  }
+  return url;
 }
 
 /** Returns headers as a list of names and values. */

@@ -211,8 +211,10 @@ describe("a client", () => {
       await sleep(600);
       for (let at = 0; at < 2; at += 1) await client.check("api", { user });
       assert.equal(messages.length, 2, messages.join("\n"));
-      assert.match(messages[0], /does not decide: .*ECONN/);
-      assert.match(messages[1], /decides again/);
+      const [failure, recovery] = messages.map((it) => it.replace(proxy.url, "URL"));
+      const effect = "requests are allowed \\(on_error=allow\\)";
+      assert.match(failure, new RegExp(`^FluxGate at URL does not decide: .*ECONN.*; ${effect}$`));
+      assert.equal(recovery, "FluxGate at URL decides again");
       await client.close();
     }),
   );
@@ -227,11 +229,24 @@ describe("a client", () => {
       });
       const large = client.check("api", { user: "x".repeat(70_000) });
       await assert.rejects(large, ({ problem }) => problem.status === 413);
-      for (const options of [{ onError: "open" }, { deadline: 0 }, { maxConnections: 0 }]) {
+      for (const options of [
+        { onError: "open" },
+        { onError: "toString" },
+        { deadline: 0 },
+        { maxConnections: 0 },
+        { onerror: "deny" },
+        { timeout: 100 },
+      ]) {
         assert.throws(() => new Client(proxy.url, options), TypeError);
       }
-      for (const url of ["127.0.0.1:8081", "ftp://host", "http://user@host", "http://host/?a=1"]) {
-        assert.throws(() => new Client(url), TypeError);
+      const misspelt = { message: "there is no option `onerror`" };
+      assert.throws(() => new Client(proxy.url, { onerror: "deny" }), misspelt);
+      const hosts = ["127.0.0.1:8081", "localhost:8081", "ftp://host", ""];
+      for (const url of [...hosts, "http://user@host", "http://host/?a=1"]) {
+        assert.throws(() => new Client(url), {
+          name: "TypeError",
+          message: /^expected the address of a service, such as http:\/\/127\.0\.0\.1:8081, /,
+        });
       }
     }),
   );
@@ -266,6 +281,49 @@ test("CommonJS programs can require the package", { skip: !process.features.requ
   const args = ["--input-type=commonjs", "--eval", program];
   const output = execFileSync(process.execPath, args, { encoding: "utf8" });
   assert.equal(output, "function function\n");
+});
+
+/** Returns the warnings of checks that name these rule sets, none of which exists. */
+async function warningsOf(answer, ruleSets) {
+  const server = http.createServer((request, response) => {
+    response.setHeader("X-FluxGate-Rule-Set", "missing");
+    response.end(JSON.stringify(answer));
+  });
+  await new Promise((resolve) => server.listen(0, HOST, resolve));
+  const url = `http://${HOST}:${server.address().port}`;
+  const messages = [];
+  const onWarning = (message) => messages.push(message.replace(url, "URL"));
+  const client = new Client(url, { deadline: 10_000, onWarning });
+  for (const ruleSet of ruleSets) await client.check(ruleSet, { user: "ann" });
+  await client.close();
+  server.close();
+  return messages;
+}
+
+const NO_RULE = {
+  allowed: true,
+  outcome: "no_rule",
+  rule: null,
+  band: null,
+  limit: null,
+  remaining: null,
+  retry_after_ms: 0,
+  reset_after_ms: 0,
+  delay_ms: 0,
+  violated: [],
+};
+
+test("a rule set that does not exist is reported once", async () => {
+  assert.deepEqual(await warningsOf(NO_RULE, ["api-limts", "other", "api-limts", "other"]), [
+    "FluxGate at URL has no rule set `api-limts`: requests that it should limit pass",
+    "FluxGate at URL has no rule set `other`: requests that it should limit pass",
+  ]);
+  const denial = { ...NO_RULE, allowed: false, outcome: "denied", retry_after_ms: null };
+  assert.deepEqual(await warningsOf(denial, ["api-limts"]), [
+    "FluxGate at URL has no rule set `api-limts`: requests that it should limit are denied",
+  ]);
+  const many = Array.from({ length: 150 }, (_, at) => `set-${at}`);
+  assert.equal((await warningsOf(NO_RULE, [...many, ...many])).length, 100);
 });
 
 test("headers and a prefix of the path go with every call", async () => {

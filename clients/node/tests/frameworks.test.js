@@ -195,7 +195,7 @@ describe("in applications", () => {
     await listening(app, async (get) => {
       for (let at = 0; at < 3; at += 1) assert.equal((await get("/")).status, 200);
     });
-    assert.deepEqual(warnings, ["a filter has no rule set: everything passes"]);
+    assert.deepEqual(warnings, ["a middleware of FluxGate has no rule set: it limits nothing"]);
   });
 
   test("Koa: limit headers are on the answers to errors, too", async () => {
