@@ -2,7 +2,7 @@
 
 use crate::algorithm::Verdict;
 use crate::decision::{Decision, Outcome};
-use crate::key::{self, RuleNumber, Subject, SubjectBytes};
+use crate::key::{self, RuleNumber, StoredIdentity, Subject, SubjectBytes};
 use crate::time::{Micros, Retry};
 
 /// The key of a limit that comes with the call. It never collides with that of a rule.
@@ -22,6 +22,37 @@ impl AdHocKey {
         Self::new(name, &values)
     }
 
+    /// Creates the key of an identity under a name, or of a key if the name is empty, in the form in
+    /// which the store keeps it.
+    pub fn stored(name: &str, identity: &StoredIdentity) -> Self {
+        let mut bytes = SubjectBytes::new();
+        key::encode_ad_hoc(name, &[], &mut bytes);
+        bytes.extend_from_slice(identity.as_bytes());
+        Self(bytes)
+    }
+
+    /// Returns the encoded key, from which [`AdHocKey::from_bytes`] makes the same one.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns the key that is encoded as these bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Returns the name, which is empty for a key without one.
+    pub fn name(&self) -> &str {
+        key::ad_hoc_name(&self.0)
+    }
+
+    /// Returns the encoded identity.
+    pub fn identity(&self) -> &[u8] {
+        let rule = self.as_subject().parts().map(|parts| parts.rule.len());
+        let identity = rule.and_then(|end| self.0.get(end..));
+        identity.unwrap_or_default()
+    }
+
     pub(crate) fn new(name: &str, values: &[&[u8]]) -> Self {
         let mut bytes = SubjectBytes::new();
         key::encode_ad_hoc(name, values, &mut bytes);
@@ -30,9 +61,7 @@ impl AdHocKey {
 
     /// Formats the key or the identity for people: `key=ann`.
     pub fn describe(&self) -> String {
-        let rule = self.as_subject().parts().map(|parts| parts.rule.len());
-        let identity = rule.and_then(|end| self.0.get(end..));
-        key::describe_identity(identity.unwrap_or_default())
+        key::describe_identity(self.identity())
     }
 
     pub(crate) fn as_subject(&self) -> Subject<'_> {

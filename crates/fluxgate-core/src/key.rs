@@ -13,7 +13,9 @@ use std::str::FromStr;
 use crate::context::RequestContext;
 use crate::request_path::RequestPath;
 
-use encoding::{AD_HOC, ANONYMOUS, API_KEY, ATTRIBUTE, HEADER, IPV4, IPV6, METHOD, PATH, USER};
+use encoding::{
+    AD_HOC, ANONYMOUS, API_KEY, ATTRIBUTE, Decoder, HEADER, IPV4, IPV6, METHOD, PATH, USER,
+};
 pub use encoding::{AUTHORIZATION, IdentityPart, PartHash, counted_credentials};
 pub(crate) use encoding::{RESETS, encode_bytes};
 pub use fingerprint::Fingerprinter;
@@ -343,6 +345,13 @@ pub(crate) fn encode_ad_hoc(name: &str, values: &[&[u8]], out: &mut SubjectBytes
         out.push(AD_HOC);
         encode_bytes(value, out);
     }
+}
+
+/// Returns the name of a limit that comes with the call.
+pub(crate) fn ad_hoc_name(subject: &[u8]) -> &str {
+    let mut decoder = Decoder(subject);
+    let rule_set = decoder.text();
+    rule_set.and_then(|_| decoder.text()).unwrap_or_default()
 }
 
 /// Formats an encoded identity for people: `user=ann`, `ip=10.0.0.1 path=/x`. Of API

@@ -34,14 +34,13 @@ use crate::rules::{ActiveRuleSet, OnError, RuleSet, RuleSets};
 use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdict, Verdicts, WaitPermit};
 pub use builder::LimiterBuilder;
 pub use error::LimiterError;
-use error::{require_limit, unknown_rule};
+use error::find_indexed_rule;
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
 use fallback::Fallback;
 pub(crate) use fallback::FallbackDecision;
 pub use holds::Hold;
 use missing_sets::MissingRuleSets;
 use observers::Observers;
-use operations::find_indexed_rule;
 pub use rule_set::{RuleSetLimiter, UnknownRuleSet};
 pub use virtual_time::RuleVerdict;
 #[cfg(all(feature = "tokio", feature = "yaml"))]

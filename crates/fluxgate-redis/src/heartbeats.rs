@@ -59,6 +59,12 @@ impl Heartbeats {
         Ok(beats.collect())
     }
 
+    /// Returns the ids of the instances, also of those that have gone lately.
+    pub async fn ids(&self) -> Result<Vec<String>, StoreError> {
+        let all: BTreeMap<String, String> = self.run(&Cmd::hgetall(&self.key)).await?;
+        Ok(all.into_keys().collect())
+    }
+
     /// Removes an instance that ends.
     pub async fn leave(&self, id: &str) -> Result<(), StoreError> {
         self.run::<u64>(&Cmd::hdel(&self.key, id)).await.map(drop)

@@ -95,6 +95,7 @@ mod script;
 mod sentinel;
 mod servers;
 mod store;
+mod usage_record;
 mod wait_permits;
 
 pub use back_off::BackOff;
@@ -109,6 +110,7 @@ pub use rule_store::{
     RuleSubscription, StoredRules, StoredSet, WriteOutcome, etag_of,
 };
 pub use store::RedisStore;
+pub use usage_record::{RuleHour, UsageRecord};
 
 /// Compiles the code of the README.
 #[cfg(doctest)]

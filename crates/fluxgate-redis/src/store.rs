@@ -22,6 +22,7 @@ use crate::lease::LeaseCounts;
 use crate::lease_keeper;
 use crate::rule_store::RuleStore;
 use crate::servers::Servers;
+use crate::usage_record::UsageRecord;
 use crate::wait_permits::WaitPermits;
 
 /// A store in Redis, Valkey or a cluster of them, which several processes share.
@@ -68,6 +69,12 @@ impl RedisStore {
     ) -> Result<DeploymentSecret, StoreError> {
         let decider = &self.0.decider;
         deployment_secret::fetch(&decider.servers, &decider.naming.prefix, known).await
+    }
+
+    /// Returns what the instances know of identities.
+    pub fn usage_record(&self) -> UsageRecord {
+        let decider = &self.0.decider;
+        UsageRecord::new(Arc::clone(&decider.servers), &decider.naming.prefix)
     }
 
     /// Returns the heartbeats of the instances that share this store.

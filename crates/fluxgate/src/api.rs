@@ -19,6 +19,7 @@ mod response;
 mod simulate;
 mod state;
 mod top;
+mod usage;
 mod validate;
 
 use std::sync::{Arc, LazyLock};
@@ -64,6 +65,7 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
         .route("/v1/simulate", post(simulate::simulate))
         .route("/v1/live", get(overview::live))
         .route("/v1/top", get(top::top))
+        .route("/v1/usage", get(usage::usage))
         .route("/v1/recent", get(recent::recent))
         .route("/v1/instances", get(overview::instances))
         .route("/v1/session", get(overview::session))

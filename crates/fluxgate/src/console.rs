@@ -154,7 +154,7 @@ pub(crate) async fn serve(request: Request) -> Response {
     answer.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     if !is_known {
-        let takes_gzip = contains(headers, ACCEPT_ENCODING.as_str(), b"gzip");
+        let takes_gzip = takes_gzip(headers);
         if takes_gzip {
             answer.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
@@ -165,6 +165,11 @@ pub(crate) async fn serve(request: Request) -> Response {
         };
     }
     response
+}
+
+/// Returns whether a client accepts compressed responses.
+pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
+    contains(headers, ACCEPT_ENCODING.as_str(), b"gzip")
 }
 
 /// Returns whether a list in a header has an item, unless its quality is 0.

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use fluxgate_core::store::{Micros, Mode};
 use fluxgate_core::{
-    AdHocDecision, AdHocKey, Band, Decision, DynStore, HoldId, Limiter, LimiterError, Observer,
-    OnError, RequestContext, RuleSets, Settled, Settlement, StoreError,
+    AdHocDecision, AdHocKey, Band, Decision, DynStore, HoldId, IdentityRef, Limiter, LimiterError,
+    Observer, OnError, RequestContext, RuleSets, Settled, Settlement, StoreError,
 };
 use fluxgate_http::server::Origin;
 use fluxgate_redis::etag_of;
@@ -313,7 +313,7 @@ impl Engine {
         let started = telemetry::now();
         let decision = self.limiter.take(subject, band, cost).await;
         self.telemetry
-            .record_ad_hoc_decision(&decision, started, origin);
+            .record_ad_hoc_decision(subject, cost, &decision, started, origin);
         decision
     }
 
@@ -338,12 +338,23 @@ impl Engine {
     }
 
     /// Returns an identity of a rule, as logs may name it.
-    pub(crate) fn identity_in_logs(&self, rule_set: &str, rule: &str, identity: &[&str]) -> String {
+    pub(crate) fn identity_in_logs(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: IdentityRef<'_>,
+    ) -> String {
+        let identity = match identity {
+            IdentityRef::Values(values) => values,
+            // The values are not known.
+            IdentityRef::Stored(identity) => return self.identities.show(identity),
+            _ => return REDACTED.into(),
+        };
         let rules = self.limiter.rules();
         let set = rules.get(rule_set);
         let rule = set.and_then(|set| set.rule(rule));
         let described = set.zip(rule).and_then(|(set, rule)| {
-            let source = IdentitySource::Values(identity);
+            let source = IdentitySource::Values(identity, None);
             self.telemetry.describe_identity(source, set, rule)
         });
         // The rule may have been removed in the meantime.

@@ -13,8 +13,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use fluxgate_core::key::{IdentityPart, PartHash, describe_identity_with};
-use fluxgate_core::{Store, StoredIdentity};
+use fluxgate_core::key::{IdentityPart, PartHash, describe_identity_with, encoded_identity};
+use fluxgate_core::{KeyPart, Store, StoredIdentity};
 use fluxgate_redis::{BackOff, DeploymentSecret, HashKeys, RedisStore};
 use tokio_util::sync::CancellationToken;
 
@@ -160,6 +160,15 @@ impl Identities {
         self.show_if(!self.hides, identity)
     }
 
+    /// Returns a description of an identity that was too long to be kept, as the live view names it.
+    pub(crate) fn show_long(&self, description: &str) -> String {
+        if self.hides {
+            self.keys().pseudonyms.of_value(description.as_bytes())
+        } else {
+            description.to_owned()
+        }
+    }
+
     /// Returns whether responses name identities as logs do in the clear.
     pub(crate) fn names_identities(&self) -> bool {
         self.names && !self.hides
@@ -181,6 +190,17 @@ impl Identities {
     /// Returns whether an identity has what a filter wants.
     pub(crate) fn matches(&self, filter: &IdentityFilter, identity: &StoredIdentity) -> bool {
         filter.matches(identity.as_bytes(), |part| self.pseudonym_of_part(part))
+    }
+
+    /// Returns whether a request with these values of parts has what a filter wants.
+    pub(crate) fn matches_values(
+        &self,
+        filter: &IdentityFilter,
+        parts: &[KeyPart],
+        values: &[&str],
+    ) -> bool {
+        let encoded = encoded_identity(parts, values, self.ipv6_prefix);
+        encoded.is_ok_and(|it| filter.matches(&it, |part| self.pseudonym_of_part(part)))
     }
 
     fn show_if(&self, in_the_clear: bool, identity: &StoredIdentity) -> String {
@@ -220,8 +240,6 @@ fn random_secret() -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use fluxgate_core::KeyPart;
-    use fluxgate_core::key::encoded_identity;
     use fluxgate_redis::HashSecret;
 
     use super::*;

@@ -14,7 +14,6 @@ mod failure;
 pub mod fuzzing;
 mod grpc;
 mod hold_span;
-#[allow(dead_code, reason = "its users follow")]
 mod identities;
 mod instances;
 mod live;
@@ -23,4 +22,5 @@ mod resp;
 mod serve;
 mod server;
 mod telemetry;
+mod usage;
 mod watch;

@@ -125,6 +125,17 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         tokio::spawn(async move { identities.keep_secret(&until).await });
         let live = Arc::clone(&api);
         tokio::spawn(async move { live.live.run(&live.engine, &live.closing).await });
+        let counting = Arc::clone(&api);
+        tokio::spawn(async move {
+            let ApiState {
+                engine,
+                instances,
+                closing,
+                ..
+            } = &*counting;
+            counting.usage.run(engine, instances, closing).await;
+        });
+        let counted = Arc::clone(&api);
         let alive = Arc::clone(&api);
         let alive = tokio::spawn(async move {
             let ApiState {
@@ -157,6 +168,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
             }
         });
         let _ = joined.await;
+        counted.usage.finish(&engine, &counted.instances).await;
         // This task removes the instance from the list.
         let _ = alive.await;
         if let Some(store) = engine.store().redis() {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use fluxgate_core::key::{Fingerprinter, RuleNumber, SubjectBytes, describe_identity};
 use fluxgate_core::{
-    ActiveRule, AdHocDecision, Band, Decision, HoldId, OnError, Outcome, RequestContext,
+    ActiveRule, AdHocDecision, AdHocKey, Band, Decision, HoldId, OnError, Outcome, RequestContext,
     RuleAction, RuleSet, StoreError,
 };
 use fluxgate_gateway::CallEnd;
@@ -32,7 +32,7 @@ pub(crate) use live::LiveSecond;
 pub(crate) use metrics::{AdminDenial, StoreGauges};
 pub(crate) use otlp::Exporter;
 pub(crate) use recent::{MAX_RECENT, RecentRequest};
-pub(crate) use top::{MAX_WINDOW, TopBy, TopList};
+pub(crate) use top::{MAX_WINDOW, OutcomeCounts, TopBy, TopEntry, TopList, TopOutcome, is_text};
 pub(crate) use trace_context::RequestIds;
 
 use crate::config;
@@ -44,7 +44,7 @@ use otlp::SpanQueue;
 use recent::EncodedRequests;
 use sampler::Sampler;
 use store_outage::{StoreOutage, comes_from_store};
-use top::TopSum;
+use top::{CountedRequest, MAX_IDENTITY, TopSum};
 
 /// Records the metrics, log lines and spans of the service.
 #[derive(Debug)]
@@ -83,15 +83,24 @@ pub(crate) struct Timing {
 #[derive(Clone, Copy)]
 pub(crate) enum IdentitySource<'a> {
     Request(&'a RequestContext<'a>),
-    /// The values of the rule's key.
-    Values(&'a [&'a str]),
+    /// The values of the rule's key, and the cost if the call names it.
+    Values(&'a [&'a str], Option<u64>),
 }
 
 impl IdentitySource<'_> {
     fn identity(self, set: &RuleSet, rule: &ActiveRule) -> Option<SubjectBytes> {
         match self {
             Self::Request(context) => set.identity_of(rule, context),
-            Self::Values(values) => set.identity_of_values(rule, values),
+            Self::Values(values, _) => set.identity_of_values(rule, values),
+        }
+    }
+
+    /// Returns the units that a rule asks for.
+    fn cost(self, rule: &ActiveRule) -> u64 {
+        match self {
+            Self::Request(context) => rule.cost_of(context),
+            Self::Values(_, Some(cost)) => cost,
+            Self::Values(_, None) => rule.cost_of(&RequestContext::default()),
         }
     }
 }
@@ -201,7 +210,8 @@ impl Telemetry {
         origin: &Origin<'_>,
     ) {
         let timing = self.timing_since(started);
-        self.count(IdentitySource::Values(identity), decision, timing, origin);
+        let source = IdentitySource::Values(identity, cost);
+        self.count(source, decision, timing, origin);
         self.add_hold(&RequestContext::default(), cost, decision, timing.ended);
         if let Some(spans) = &self.spans {
             spans.add_consume(Some(decision), decision.outcome(), timing.took, origin);
@@ -211,6 +221,8 @@ impl Telemetry {
     /// Records a decision by an ad-hoc limit, which the call itself contains.
     pub(crate) fn record_ad_hoc_decision(
         &self,
+        key: &AdHocKey,
+        cost: u64,
         decision: &AdHocDecision,
         started: Instant,
         origin: &Origin<'_>,
@@ -223,6 +235,7 @@ impl Telemetry {
         if comes_from_store(outcome) {
             self.store_outage.record_answer(now);
         }
+        self.count_ad_hoc(key, cost, decision, now);
         if !decision.allowed {
             self.log_denial(now, origin, || Denial {
                 rule_set: None,
@@ -290,17 +303,47 @@ impl Telemetry {
             return;
         };
         for (rule, denies) in decision.rules() {
-            // A global rule has no identities.
-            if rule.key().is_empty() {
+            if rule.action() != RuleAction::Limit {
                 continue;
             }
             if let Some(identity) = source.identity(set, rule) {
                 let hash = self.fingerprinter.of(&identity);
-                let is_denied = denies && !decision.allowed();
+                let request = counted_request(decision, rule, denies, || source.cost(rule));
                 self.metrics.shards.count(|shard| {
-                    lock(&shard.top).count(now, rule.number(), &identity, hash, is_denied);
+                    lock(&shard.top).count(now, rule.number(), &identity, hash, request);
                 });
             }
+        }
+    }
+
+    /// Counts a request for the key of a limit that comes with the call.
+    fn count_ad_hoc(&self, key: &AdHocKey, cost: u64, decision: &AdHocDecision, now: Duration) {
+        let subject = key.as_bytes();
+        // What is kept of a longer one would no longer tell the name from the key.
+        if subject.len() > MAX_IDENTITY {
+            return;
+        }
+        let outcome = match decision.outcome {
+            Outcome::Denied => TopOutcome::Denied,
+            Outcome::Never => TopOutcome::Never,
+            Outcome::Allowed => TopOutcome::Allowed,
+            _ => TopOutcome::Fallback,
+        };
+        let request = CountedRequest {
+            outcome: Some(outcome),
+            is_denied: !decision.allowed,
+            units: if decision.allowed { cost } else { 0 },
+        };
+        let hash = self.fingerprinter.of(subject);
+        self.metrics.shards.count(|shard| {
+            lock(&shard.top).count(now, RuleNumber::NONE, subject, hash, request);
+        });
+    }
+
+    /// Takes the units that identities were charged since the last time.
+    pub(crate) fn take_units(&self, mut add: impl FnMut(RuleNumber, &[u8], u64)) {
+        for shard in self.metrics.shards.all() {
+            lock(&shard.top).take_units(&mut add);
         }
     }
 
@@ -309,7 +352,9 @@ impl Telemetry {
         if let Some(set) = decision.rule_set().filter(|_| self.is_recording) {
             let at = unix_time();
             let shards = &self.metrics.shards;
-            shards.count(|shard| lock(&shard.recent).record(at, set.name(), context));
+            let (rule, _) = reported_rule(decision);
+            let decided = (decision.outcome(), rule.map(ActiveRule::id));
+            shards.count(|shard| lock(&shard.recent).record(at, set.name(), context, decided));
         }
     }
 
@@ -339,13 +384,13 @@ impl Telemetry {
         by: TopBy,
         window: Duration,
         most: usize,
-        includes_rule: impl Fn(RuleNumber) -> bool,
+        includes: impl Fn(RuleNumber, &[u8]) -> bool,
     ) -> TopList {
         let mut sum = TopSum::new(by, window, self.started.elapsed());
         for shard in self.metrics.shards.all() {
             sum.add(&lock(&shard.top));
         }
-        sum.into_list(most, includes_rule)
+        sum.into_list(most, includes)
     }
 
     /// Counts the hold of a decision, if it has one. `cost` replaces the cost of its rules.
@@ -503,5 +548,29 @@ impl Telemetry {
         let uptime = self.started.elapsed();
         let holds = self.holds.count(is_shared, uptime);
         reader.read(&self.metrics, &holds, uptime)
+    }
+}
+
+/// Returns a decision as one of its rules counts it.
+fn counted_request(
+    decision: &Decision,
+    rule: &ActiveRule,
+    denies: bool,
+    cost: impl Fn() -> u64,
+) -> CountedRequest {
+    let is_allowed = decision.allowed();
+    let is_charged = is_allowed && !denies || rule.charges_always();
+    let outcome = match decision.outcome() {
+        Outcome::Fallback if is_allowed || denies => Some(TopOutcome::Fallback),
+        _ if denies && is_allowed => Some(TopOutcome::ShadowDenied),
+        Outcome::Never if denies => Some(TopOutcome::Never),
+        _ if denies => Some(TopOutcome::Denied),
+        _ if is_allowed => Some(TopOutcome::Allowed),
+        _ => None,
+    };
+    CountedRequest {
+        outcome,
+        is_denied: denies && !is_allowed,
+        units: if is_charged { cost() } else { 0 },
     }
 }

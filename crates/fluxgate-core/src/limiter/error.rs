@@ -37,7 +37,7 @@ pub enum LimiterError {
     Store(#[from] StoreError),
 }
 
-pub(super) fn unknown_rule(set: &RuleSet, id: &str) -> LimiterError {
+fn unknown_rule(set: &RuleSet, id: &str) -> LimiterError {
     LimiterError::UnknownRule {
         rule_set: set.name().into(),
         rule: id.into(),
@@ -45,7 +45,7 @@ pub(super) fn unknown_rule(set: &RuleSet, id: &str) -> LimiterError {
 }
 
 /// Returns an error if a rule decides by itself.
-pub(super) fn require_limit(set: &RuleSet, rule: &ActiveRule) -> Result<(), LimiterError> {
+fn require_limit(set: &RuleSet, rule: &ActiveRule) -> Result<(), LimiterError> {
     if rule.action().decides() {
         return Err(LimiterError::NotALimit {
             rule_set: set.name().into(),
@@ -54,4 +54,21 @@ pub(super) fn require_limit(set: &RuleSet, rule: &ActiveRule) -> Result<(), Limi
         });
     }
     Ok(())
+}
+
+/// Returns a rule that counts.
+pub(super) fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s ActiveRule, LimiterError> {
+    find_indexed_rule(set, id).map(|(_, rule)| rule)
+}
+
+/// Returns a rule, and its index in the order of evaluation.
+pub(super) fn find_indexed_rule<'s>(
+    set: &'s RuleSet,
+    id: &str,
+) -> Result<(usize, &'s ActiveRule), LimiterError> {
+    let mut rules = set.rules().iter().enumerate();
+    let found = rules.find(|(_, rule)| rule.id() == id);
+    let (index, rule) = found.ok_or_else(|| unknown_rule(set, id))?;
+    require_limit(set, rule)?;
+    Ok((index, rule))
 }

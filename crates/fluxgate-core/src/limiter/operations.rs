@@ -3,9 +3,10 @@
 
 use std::slice;
 
+use super::error::{find_indexed_rule, find_rule};
 use super::explain::{BandVerdicts, Explanation, explain_named_rule, explain_rules};
 use super::fallback::FallbackDecision;
-use super::{BandState, Limiter, LimiterError, no_verdict, require_limit, unknown_rule};
+use super::{BandState, Limiter, LimiterError, no_verdict};
 use crate::ad_hoc::{AdHocDecision, AdHocKey};
 use crate::algorithm::Mode;
 use crate::band::Band;
@@ -363,20 +364,4 @@ impl Target<'_> {
             bytes: &self.subject,
         }
     }
-}
-
-fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s ActiveRule, LimiterError> {
-    find_indexed_rule(set, id).map(|(_, rule)| rule)
-}
-
-/// Returns a rule, and its index in the order of evaluation.
-pub(super) fn find_indexed_rule<'s>(
-    set: &'s RuleSet,
-    id: &str,
-) -> Result<(usize, &'s ActiveRule), LimiterError> {
-    let mut rules = set.rules().iter().enumerate();
-    let found = rules.find(|(_, rule)| rule.id() == id);
-    let (index, rule) = found.ok_or_else(|| unknown_rule(set, id))?;
-    require_limit(set, rule)?;
-    Ok((index, rule))
 }

@@ -108,6 +108,11 @@ impl ActiveRule {
         self.max_wait
     }
 
+    /// Returns the units that a request asks for.
+    pub fn cost_of(&self, context: &RequestContext<'_>) -> u64 {
+        self.cost.cost_of(context)
+    }
+
     /// Returns how many slots a request takes; `None` if the rule has none. `cost` replaces
     /// the rule's own.
     pub fn slots_of(&self, context: &RequestContext<'_>, cost: Option<u64>) -> Option<u64> {

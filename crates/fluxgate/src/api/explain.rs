@@ -2,18 +2,22 @@
 //! without a server.
 
 use axum::extract::{Request, State};
+use fluxgate_core::json::Text;
 use fluxgate_core::store::Micros;
 use fluxgate_core::task::ready;
 use fluxgate_core::text::duration_text;
 use fluxgate_core::{
-    BandExplanation, BandState, Explanation, Limiter, MemoryStore, RuleAction, RuleExplanation,
-    RuleMode, RuleSets,
+    ActiveRule, BandExplanation, BandState, Explanation, IdentityRef, KeyPart, Limiter,
+    MemoryStore, RequestContext, RuleAction, RuleExplanation, RuleMode, RuleSet, RuleSets,
 };
 use fluxgate_http::Problem;
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::body;
 use super::check::{CheckRequest, only_rule_set};
+use super::identity::{open_handle, refuse_shown};
 use super::response::{ApiResult, DecisionForm, json_response, units_on_lease, write_decision};
 use super::state::SharedState;
 use crate::admin::Role;
@@ -24,15 +28,97 @@ pub(super) async fn explain(State(api): SharedState, request: Request) -> ApiRes
     let (head, body) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let body = body::read(&head.headers, body).await?;
+    let (engine, identities) = (&api.engine, api.engine.identities());
+    let limiter = engine.ready_limiter()?;
+    // Read twice, because the two kinds of requests have different fields.
+    let names_handle =
+        serde_json::from_slice(&body).is_ok_and(|it: HandleProbe| it.handle.is_some());
+    if names_handle {
+        let HandleRequest {
+            rule_set,
+            handle,
+            cost,
+        } = body::parse(&body)?;
+        let (rule_set, cost) = (&*rule_set.0, body::parse_cost(cost)?);
+        let target = open_handle(identities, &handle.0)?;
+        if target.rule_set != rule_set {
+            let detail = format!(
+                "`rule_set`: the handle belongs to rule set `{}`",
+                target.rule_set
+            );
+            return Err(Problem::bad_request(detail));
+        }
+        let (rule, identity) = (&target.rule, &target.identity);
+        let explained = limiter
+            .explain_identity(rule_set, rule, IdentityRef::Stored(identity), cost)
+            .await;
+        let mut explanation = engine.record_failure(explained)?;
+        for rule in &mut explanation.rules {
+            rule.identity = Some(identities.show(identity));
+        }
+        let handles = [Some(handle.0.into_owned())];
+        return Ok(json_response(explanation_json(&explanation, &handles)));
+    }
     let request: CheckRequest<'_> = body::parse(&body)?;
     let (rule_set, context) = request.into_context(|| only_rule_set(&api, "rule_set"))?;
-    let engine = &api.engine;
-    let explained = engine.ready_limiter()?.explain(&rule_set, &context).await;
+    if let Some(set) = limiter.rules().get(&rule_set) {
+        refuse_shown_values(set, &context)?;
+    }
+    let explained = limiter.explain(&rule_set, &context).await;
     let mut explanation = engine.record_failure(explained)?;
+    let handle_of = |rule: &RuleExplanation| {
+        let identity = rule.encoded_identity.as_deref()?;
+        let identity = identities.stored(&rule_set, &rule.rule, identity);
+        identities.handle(&rule_set, &rule.rule, &identity)
+    };
+    let handles: Vec<_> = explanation.rules.iter().map(handle_of).collect();
     if api.admin.hides_identities {
         hide_identities(&mut explanation);
     }
-    Ok(json_response(explanation_json(&explanation)))
+    Ok(json_response(explanation_json(&explanation, &handles)))
+}
+
+/// Whether a request names its identity by a handle.
+#[derive(Deserialize)]
+struct HandleProbe {
+    handle: Option<IgnoredAny>,
+}
+
+/// A request that names the identity of one rule.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HandleRequest<'a> {
+    #[serde(borrow)]
+    rule_set: Text<'a>,
+    #[serde(borrow)]
+    handle: Text<'a>,
+    #[serde(borrow)]
+    cost: Option<&'a RawValue>,
+}
+
+/// Refuses values that responses show in place of others, if a rule counts or matches them: nobody
+/// makes such a request, so its explanation would be wrong.
+fn refuse_shown_values(set: &RuleSet, context: &RequestContext<'_>) -> Result<(), Problem> {
+    let refuse = |part: KeyPart, value: &str| {
+        let counts = |rule: &ActiveRule| rule.key().contains(&part) || rule.reads(&part);
+        if set.rules().iter().any(counts) {
+            return refuse_shown(&part.to_string(), value);
+        }
+        Ok(())
+    };
+    if let Some(user) = context.user() {
+        refuse(KeyPart::User, user)?;
+    }
+    if let Some(api_key) = context.api_key() {
+        refuse(KeyPart::ApiKey, api_key)?;
+    }
+    for (name, value) in context.headers() {
+        refuse(KeyPart::Header(name.to_ascii_lowercase().into()), value)?;
+    }
+    for (name, value) in context.attributes() {
+        refuse(KeyPart::Attribute(name.into()), value)?;
+    }
+    Ok(())
 }
 
 /// Explains the decision about the request in a body, on an empty store in memory.
@@ -53,11 +139,16 @@ pub(crate) fn explain_offline(
 }
 
 /// Returns an explanation as JSON.
-pub(crate) fn explanation_json(explanation: &Explanation) -> Vec<u8> {
+///
+/// `handles` are those of the identities of the rules; none are known without a server.
+pub(crate) fn explanation_json(explanation: &Explanation, handles: &[Option<String>]) -> Vec<u8> {
     let mut json = b"{\"decision\":".to_vec();
     write_decision(&mut json, &explanation.decision, DecisionForm::Explanation);
     json.extend_from_slice(b",\"rules\":");
-    let rules: Vec<_> = explanation.rules.iter().map(RuleJson::from).collect();
+    let mut rules: Vec<_> = explanation.rules.iter().map(RuleJson::from).collect();
+    for (rule, handle) in rules.iter_mut().zip(handles) {
+        rule.handle = handle.as_deref();
+    }
     // Texts and numbers can always be written as JSON, and writing to memory does not fail.
     let _ = serde_json::to_writer(&mut json, &rules);
     json.push(b'}');
@@ -97,6 +188,9 @@ struct RuleJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     action: Option<&'static str>,
     identity: Option<&'a str>,
+    /// Finds the identity in other calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handle: Option<&'a str>,
     missing: Vec<String>,
     applies: bool,
     mode: &'static str,
@@ -148,6 +242,7 @@ impl<'a> From<&'a RuleExplanation> for RuleJson<'a> {
             list: rule.list.as_deref(),
             action: action_name(rule.action),
             identity: rule.identity.as_deref(),
+            handle: None,
             missing: rule.missing.iter().map(ToString::to_string).collect(),
             applies: rule.applies,
             mode: mode_name(rule.mode),

@@ -1,54 +1,200 @@
 //! `GET /v1/recent`: the last requests, in the form that `/v1/simulate` takes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::State;
-use fluxgate_core::{KeyPart, RuleSet, RuleSets};
+use fluxgate_core::{KeyPart, Outcome, RequestContext, RuleAction, RuleSet, RuleSets};
 use fluxgate_http::Problem;
 use http::request::Parts;
 use serde_json::{Map, Value, json};
 
+use super::identity::open_handle;
 use super::query;
-use super::response::{ApiResult, json_response};
+use super::response::{ApiResult, compressed_json};
 use super::state::SharedState;
 use crate::admin::Role;
-use crate::identities::Pseudonyms;
+use crate::identities::{Identities, Pseudonyms};
 use crate::telemetry::{MAX_RECENT, RecentRequest};
 
 /// Returns the recorded requests, the oldest first.
 pub(super) async fn recent(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
-    let most = read_most(head.uri.query().unwrap_or_default())?;
+    let query = RecentQuery::read(head.uri.query().unwrap_or_default())?;
+    let identities = Arc::clone(api.engine.identities());
+    if let Some(handle) = &query.handle {
+        open_handle(&identities, handle)?;
+    }
+    let filter = identities.filter(&query.identity);
+    let filter = filter.map_err(|error| Problem::bad_request(format!("`identity`: {error}")))?;
+    let instance = api.instances.id().to_owned();
     let telemetry = Arc::clone(api.engine.telemetry());
     let rules = api.engine.rules().unwrap_or_default();
     let names = api.engine.identities().pseudonyms();
     let hides = api.admin.hides_identities;
     let is_named = telemetry.names_identities() && !hides;
     let work = move || {
-        let events = telemetry.recent(most);
-        let events: Vec<_> = events
-            .iter()
-            .map(|it| event(it, &rules, &names, is_named, hides))
-            .collect();
-        let is_recording = telemetry.is_recording();
-        Ok(
-            json!({ "records": is_recording, "identities": is_named, "events": events })
-                .to_string(),
-        )
+        let (mut events, mut decisions) = (Vec::new(), Vec::new());
+        // The last ones that pass the filters, the oldest first.
+        for request in telemetry.recent(MAX_RECENT).iter().rev() {
+            if events.len() >= query.count {
+                break;
+            }
+            if !query.wants(request) {
+                continue;
+            }
+            let has_identity = query.identity.is_empty() || {
+                let (parts, values) = parts_of(request);
+                let values: Vec<_> = values.iter().map(|value| &**value).collect();
+                identities.matches_values(&filter, &parts, &values)
+            };
+            let handle = handle_of(request, &rules, &identities);
+            if !has_identity || query.handle.is_some() && query.handle != handle {
+                continue;
+            }
+            events.push(event(request, &rules, &names, is_named, hides));
+            decisions.push(json!({
+                "outcome": request.outcome.map(Outcome::name),
+                "rule": request.rule,
+                "handle": handle,
+            }));
+        }
+        events.reverse();
+        decisions.reverse();
+        let list = json!({
+            "records": telemetry.is_recording(),
+            "identities": is_named,
+            // Each instance keeps its own.
+            "scope": "instance",
+            "instance": instance,
+            "events": events,
+            "decisions": decisions,
+        });
+        Ok(list.to_string())
     };
-    Ok(json_response(api.read_pool.run(work).await?))
+    let json = api.read_pool.run(work).await?;
+    Ok(compressed_json(&head.headers, json))
 }
 
-fn read_most(query: &str) -> Result<usize, Problem> {
-    let mut most = MAX_RECENT;
-    for field in query::fields(query) {
-        let (name, value) = field?;
-        most = match &*name {
-            "n" => query::count("n", &value, MAX_RECENT)?,
-            _ => return Err(query::unknown(&name)),
+/// Which requests are wanted.
+#[derive(Debug)]
+struct RecentQuery {
+    count: usize,
+    rule_set: Option<String>,
+    rule: Option<String>,
+    /// `PART=VALUE` texts.
+    identity: Vec<String>,
+    handle: Option<String>,
+    outcome: Option<Outcome>,
+}
+
+impl RecentQuery {
+    fn read(query: &str) -> Result<Self, Problem> {
+        let mut wanted = Self {
+            count: MAX_RECENT,
+            rule_set: None,
+            rule: None,
+            identity: Vec::new(),
+            handle: None,
+            outcome: None,
         };
+        for field in query::fields(query) {
+            let (name, value) = field?;
+            match &*name {
+                "n" => wanted.count = query::count("n", &value, MAX_RECENT)?,
+                "rule_set" => wanted.rule_set = Some(value),
+                "rule" => wanted.rule = Some(value),
+                "identity" => wanted.identity.push(value),
+                "handle" => wanted.handle = Some(value),
+                "outcome" => {
+                    let known = Outcome::ALL.into_iter().find(|it| it.name() == value);
+                    let names = Outcome::ALL.map(Outcome::name).join(", ");
+                    let known = known.ok_or_else(|| query::expected("outcome", &names, &value));
+                    wanted.outcome = Some(known?);
+                }
+                _ => return Err(query::unknown(&name)),
+            }
+        }
+        Ok(wanted)
     }
-    Ok(most)
+
+    /// Returns whether a request has the wanted rule and outcome.
+    fn wants(&self, request: &RecentRequest) -> bool {
+        let is =
+            |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
+        is(&self.rule_set, &request.rule_set)
+            && is(&self.rule, &request.rule)
+            && (self.outcome.is_none() || self.outcome == request.outcome)
+    }
+}
+
+/// Returns the handle of the identity that the reported rule counted.
+fn handle_of(request: &RecentRequest, rules: &RuleSets, identities: &Identities) -> Option<String> {
+    let (rule_set, rule) = (request.rule_set.as_deref()?, request.rule.as_deref()?);
+    let set = rules.get(rule_set)?;
+    let known = set
+        .rule(rule)
+        .filter(|rule| rule.action() == RuleAction::Limit)?;
+    let identity = set.identity_of(known, &context_of(request))?;
+    let identity = identities.stored(rule_set, rule, &identity);
+    identities.handle(rule_set, rule, &identity)
+}
+
+/// Returns all that a rule could count in a request.
+fn parts_of(request: &RecentRequest) -> (Vec<KeyPart>, Vec<Cow<'_, str>>) {
+    let named = [
+        (KeyPart::User, &request.user),
+        (KeyPart::ApiKey, &request.api_key),
+        (KeyPart::Method, &request.method),
+        (KeyPart::Path, &request.path),
+    ];
+    let named = named.into_iter();
+    let named = named.filter_map(|(part, value)| Some((part, value.as_deref()?.into())));
+    let ip = request.ip.map(|ip| (KeyPart::Ip, ip.to_string().into()));
+    let headers = request.headers.iter().map(|(name, value)| {
+        (
+            KeyPart::Header(name.to_ascii_lowercase().into()),
+            value.as_str().into(),
+        )
+    });
+    let attributes = request.attributes.iter().map(|(name, value)| {
+        (
+            KeyPart::Attribute(name.as_str().into()),
+            value.as_str().into(),
+        )
+    });
+    let all = named.chain(ip).chain(headers).chain(attributes);
+    all.filter(|(_, value): &(KeyPart, Cow<'_, str>)| !value.is_empty())
+        .unzip()
+}
+
+/// Returns the context of a recorded request.
+fn context_of(request: &RecentRequest) -> RequestContext<'_> {
+    let pairs = |pairs: &'_ [(String, String)]| -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| (name.clone().into(), value.clone().into()))
+            .collect()
+    };
+    let mut context = RequestContext::builder()
+        .headers(pairs(&request.headers))
+        .attributes(pairs(&request.attributes));
+    if let Some(ip) = request.ip {
+        context = context.ip(ip);
+    }
+    if let Some(user) = &request.user {
+        context = context.user(user);
+    }
+    if let Some(api_key) = &request.api_key {
+        context = context.api_key(api_key);
+    }
+    if let Some(method) = &request.method {
+        context = context.method(method);
+    }
+    if let Some(path) = &request.path {
+        context = context.path(path);
+    }
+    context.build()
 }
 
 /// Returns a request as an event. Unless `is_named`, pseudonyms replace all values except those

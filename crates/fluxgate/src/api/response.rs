@@ -1,17 +1,25 @@
 //! Responses that handlers share: JSON of decisions and of faults, and errors of the engine as
 //! problems.
 
+use std::io::Write;
+
 use axum::body::Body;
 use axum::response::Response;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use fluxgate_core::json::JsonWriter;
 use fluxgate_core::yaml::Fault;
 use fluxgate_core::{BandState, Decision, LimiterError};
 use fluxgate_http::{PROBLEM_JSON, Problem, write_denial_start};
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
+use crate::console::takes_gzip;
 use crate::engine::EngineError;
+
+/// A smaller response fits into one packet anyway.
+const LEAST_COMPRESSED: usize = 1024;
 
 /// The answer of a handler.
 pub(super) type ApiResult = Result<Response, Problem>;
@@ -21,6 +29,25 @@ pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 pub(super) fn json_response(body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// Returns a response with this JSON, compressed if the client accepts it and it is worth it.
+pub(super) fn compressed_json(headers: &HeaderMap, json: String) -> Response {
+    let is_compressed = json.len() >= LEAST_COMPRESSED && takes_gzip(headers);
+    let mut response = if is_compressed {
+        let mut compressed = GzEncoder::new(Vec::new(), Compression::fast());
+        // Writing to memory does not fail.
+        let _ = compressed.write_all(json.as_bytes());
+        json_response(compressed.finish().unwrap_or_default())
+    } else {
+        json_response(json)
+    };
+    let answer = response.headers_mut();
+    if is_compressed {
+        answer.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    answer.insert(VARY, HeaderValue::from_static("accept-encoding"));
     response
 }
 

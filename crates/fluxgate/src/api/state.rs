@@ -11,6 +11,7 @@ use crate::admin::AdminAccess;
 use crate::engine::{Engine, Filters};
 use crate::instances::Instances;
 use crate::live::LiveFeed;
+use crate::usage::Usage;
 
 /// The state as handlers extract it.
 pub(super) type SharedState = State<Arc<ApiState>>;
@@ -31,6 +32,7 @@ pub(crate) struct ApiState {
     pub(super) read_pool: BlockingPool,
     pub(crate) live: LiveFeed,
     pub(crate) instances: Instances,
+    pub(crate) usage: Usage,
     /// Cancelled when the service shuts down.
     pub(crate) closing: CancellationToken,
 }
@@ -51,6 +53,7 @@ impl ApiState {
             read_pool: BlockingPool::default(),
             live: LiveFeed::default(),
             instances: Instances::default(),
+            usage: Usage::default(),
             closing,
         })
     }

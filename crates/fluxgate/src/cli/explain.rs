@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let explanation = explain_offline(rules, &request, arguments.rule_set.as_deref())
         .map_err(|problem| Failure::new(Exit::Data, format!("--request: {}", problem.detail())))?;
     if arguments.json {
-        let json = explanation_json(&explanation);
+        let json = explanation_json(&explanation, &[]);
         return print(&format!("{}\n", String::from_utf8_lossy(&json)));
     }
     print(&ExplanationText(&explanation).to_string())

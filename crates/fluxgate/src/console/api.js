@@ -30,7 +30,7 @@
  * }} Rule */
 /** @typedef {{name: string, on_error: string, rules: Rule[]}} RuleSet */
 
-/** @typedef {{rule_set: string, rule: string, identity: string, count: number, error: number}} Top */
+/** @typedef {{rule_set: string | null, rule: string | null, identity: string, count: number, error: number}} Top */
 /** @typedef {{line: number, column: number, message: string}} Fault or a warning */
 
 /** @typedef {Record<string, any>} Recorded a request in the format of docs/simulate.md */
@@ -135,4 +135,13 @@ async function readEvents(response, onEvent) {
       if (data) onEvent(JSON.parse(data.slice(5)));
     }
   }
+}
+
+/**
+ * Returns whether the heaviest identity can be looked up: global rules have no identities, and limits
+ * that come with the call no rule.
+ * @param {Top} top
+ */
+export function isLookedUp({ rule_set: set, identity }) {
+  return set !== null && identity !== "(everyone)";
 }

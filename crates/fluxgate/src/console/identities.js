@@ -1,6 +1,6 @@
 // Identities: what one identity has left under every rule, and what it sent.
 
-import { get } from "./api.js";
+import { get, isLookedUp } from "./api.js";
 import {
   badge, button, card, empty, field, loaded, notice, pageHead, poll, problemNotice, submitButton,
   table, textInput,
@@ -122,7 +122,7 @@ export function view({ session, params, signal }) {
     replace(results, card("Most denied in the last minute",
       identity !== null && notice("warn",
         `The identity “${identity}” cannot be looked up: it is anonymous, hidden or invalid.`),
-      loaded(top.then(({ entries }) => topList(entries)))));
+      loaded(top.then(({ entries }) => topList(entries.filter(isLookedUp))))));
   }
 
   load();

@@ -1,6 +1,6 @@
 // The cards of the overview that rank identities and rules.
 
-import { get } from "./api.js";
+import { get, isLookedUp } from "./api.js";
 import { gauge, poll, segmented } from "./components.js";
 import { h, set, setText } from "./dom.js";
 import { compact, count, link, number, share } from "./format.js";
@@ -27,8 +27,10 @@ export function topIdentities({ signal, session }) {
   const { problem, run } = poll(signal, 5000, async () => {
     const asked = by;
     /** @type {{entries: Top[], total: number}} */
-    const { entries, total } = await get(`/v1/top?by=${asked}&window=60s&n=${SHOWN}`, signal);
+    const top = await get(`/v1/top?by=${asked}&window=60s&n=${SHOWN}`, signal);
     if (asked !== by) return;
+    const { total } = top;
+    const entries = top.entries.filter(isLookedUp);
     const most = Math.max(...entries.map((entry) => entry.count), 1);
     list.show(entries.map(({ rule_set: set, rule, identity, count: highest, error }) => ({
       name: identity,

@@ -80,6 +80,12 @@ impl WantedPart {
             text: text.into(),
             error,
         })?;
+        // As rules have them.
+        let part = match part {
+            KeyPart::Header(name) if name.is_empty() => return Err(form()),
+            KeyPart::Header(name) => KeyPart::Header(name.to_ascii_lowercase().into()),
+            part => part,
+        };
         // Pseudonyms of addresses are no addresses.
         let sample = match (&part, &pseudonym) {
             (KeyPart::Ip, Some(_)) => "0.0.0.0",

@@ -261,7 +261,8 @@ mod tests {
                 retry_after: Retry::Never,
                 reset_after: fluxgate_core::store::Micros::ZERO,
             };
-            telemetry.record_ad_hoc_decision(&ad_hoc, now(), origin);
+            let key = fluxgate_core::AdHocKey::key(b"k");
+            telemetry.record_ad_hoc_decision(&key, 1, &ad_hoc, now(), origin);
         });
         let rules: Vec<_> = spans.iter().map(|span| span.rule.as_deref()).collect();
         assert_eq!(rules, [Some("r"), None]);

@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fluxgate_core::RequestContext;
+use fluxgate_core::{Outcome, RequestContext};
 
 /// How many requests each thread keeps, and a call returns at most.
 pub(crate) const MAX_RECENT: usize = 10_000;
 /// A larger request is not kept.
 const MAX_BYTES: usize = 4096;
 /// The texts of a request without headers and attributes.
-const PARTS: usize = 5;
+const PARTS: usize = 6;
 /// The length of a missing part. No text is that long.
 const MISSING: u16 = u16::MAX;
 
@@ -36,6 +36,9 @@ pub(crate) struct RecentRequest {
     pub(crate) cost: Option<u64>,
     pub(crate) ip: Option<IpAddr>,
     pub(crate) rule_set: Option<String>,
+    /// What was decided, and the rule that is reported.
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) rule: Option<String>,
     pub(crate) user: Option<String>,
     pub(crate) api_key: Option<String>,
     pub(crate) method: Option<String>,
@@ -46,9 +49,15 @@ pub(crate) struct RecentRequest {
 
 impl RecentRequests {
     /// Records a request. If there is no room, it replaces the oldest.
-    pub(super) fn record(&mut self, at: Duration, rule_set: &str, context: &RequestContext<'_>) {
+    pub(super) fn record(
+        &mut self,
+        at: Duration,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        decided: (Outcome, Option<&str>),
+    ) {
         self.buffer.clear();
-        self.write(at, rule_set, context);
+        self.write(at, rule_set, context, decided);
         if self.buffer.len() > MAX_BYTES {
             return;
         }
@@ -61,9 +70,17 @@ impl RecentRequests {
         self.sizes.push_back(self.buffer.len() as u32);
     }
 
-    fn write(&mut self, at: Duration, rule_set: &str, context: &RequestContext<'_>) {
+    fn write(
+        &mut self,
+        at: Duration,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        (outcome, rule): (Outcome, Option<&str>),
+    ) {
         let buffer = &mut self.buffer;
         buffer.extend_from_slice(&(at.as_micros() as u64).to_le_bytes());
+        // There are ten.
+        buffer.push(outcome as u8);
         buffer.push(context.cost().is_some().into());
         buffer.extend_from_slice(&context.cost().unwrap_or_default().to_le_bytes());
         match context.ip() {
@@ -87,6 +104,7 @@ impl RecentRequests {
         };
         let parts: [_; PARTS] = [
             Some(rule_set),
+            rule,
             context.user(),
             context.api_key(),
             context.method(),
@@ -165,6 +183,8 @@ impl<'r> RequestDecoder<'r> {
 
     fn request(mut self) -> Option<RecentRequest> {
         let at = Duration::from_micros(u64::from_le_bytes(self.take()?));
+        let [outcome] = self.take()?;
+        let outcome = Outcome::ALL.get(usize::from(outcome)).copied();
         let [has_cost] = self.take()?;
         let cost = u64::from_le_bytes(self.take()?);
         let ip = match self.take()? {
@@ -176,7 +196,9 @@ impl<'r> RequestDecoder<'r> {
             at,
             cost: (has_cost == 1).then_some(cost),
             ip,
+            outcome,
             rule_set: self.text(),
+            rule: self.text(),
             user: self.text(),
             api_key: self.text(),
             method: self.text(),
@@ -203,14 +225,23 @@ mod tests {
             .cost(3)
             .build();
         let mut recent = RecentRequests::default();
-        recent.record(Duration::from_secs(7), "api", &context);
-        recent.record(Duration::from_secs(8), "api", &RequestContext::default());
+        let denied = (Outcome::Denied, Some("per-user"));
+        recent.record(Duration::from_secs(7), "api", &context, denied);
+        let bare = RequestContext::default();
+        recent.record(
+            Duration::from_secs(8),
+            "api",
+            &bare,
+            (Outcome::NoRule, None),
+        );
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let expected = RecentRequest {
             at: Duration::from_secs(7),
             cost: Some(3),
             ip: context.ip(),
             rule_set: Some("api".into()),
+            outcome: Some(Outcome::Denied),
+            rule: Some("per-user".into()),
             user: Some("ann".into()),
             path: Some("/a".into()),
             headers: vec![pair("x-client", "app"), pair("x-empty", "")],
@@ -220,6 +251,7 @@ mod tests {
         let bare = RecentRequest {
             at: Duration::from_secs(8),
             rule_set: Some("api".into()),
+            outcome: Some(Outcome::NoRule),
             ..RecentRequest::default()
         };
         assert_eq!(recent.copy(1).requests(), std::slice::from_ref(&bare));
@@ -231,12 +263,12 @@ mod tests {
         let mut recent = RecentRequests::default();
         for number in 0..MAX_RECENT as u64 + 5 {
             let context = RequestContext::builder().cost(number).build();
-            recent.record(Duration::ZERO, "s", &context);
+            recent.record(Duration::ZERO, "s", &context, (Outcome::Allowed, None));
         }
         for size in [MAX_BYTES, 100_000] {
             let large = "x".repeat(size);
             let context = RequestContext::builder().user(&large).build();
-            recent.record(Duration::ZERO, "s", &context);
+            recent.record(Duration::ZERO, "s", &context, (Outcome::Allowed, None));
         }
         let requests = recent.copy(MAX_RECENT).requests();
         let costs: Vec<_> = requests.iter().filter_map(|it| it.cost).collect();

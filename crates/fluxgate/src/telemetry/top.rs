@@ -4,6 +4,8 @@
 //! number of entries, in lines. An identity belongs to one line; if the line is full, it
 //! replaces the lowest of the line and takes over its count, as Space-Saving does. So a count
 //! is never too low, and too high by at most what it took over, its error.
+//!
+//! Limits that come with the call are counted under no rule, by their whole subject.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,7 +23,7 @@ const LINE: usize = 8;
 pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(60);
 /// A longer identity is kept as the beginning of its text and a hash. Clients choose
 /// identities, and memory is bounded.
-const MAX_IDENTITY: usize = 256;
+pub(super) const MAX_IDENTITY: usize = 256;
 /// How much of its text is kept.
 const MAX_TEXT: usize = 200;
 /// The first byte of an identity that is kept as text. No encoded one begins with it.
@@ -34,8 +36,46 @@ pub(crate) enum TopBy {
     Requests,
 }
 
+/// What a rule did with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TopOutcome {
+    Allowed,
+    Denied,
+    Never,
+    ShadowDenied,
+    /// Decided without the store.
+    Fallback,
+}
+
+impl TopOutcome {
+    /// The outcomes in declaration order, with their names.
+    pub(crate) const ALL: [(&str, Self); OUTCOMES] = [
+        ("allowed", Self::Allowed),
+        ("denied", Self::Denied),
+        ("never", Self::Never),
+        ("shadow_denied", Self::ShadowDenied),
+        ("fallback", Self::Fallback),
+    ];
+}
+
+const OUTCOMES: usize = 5;
+
+/// The counts of the outcomes, in the order of [`TopOutcome::ALL`].
+pub(crate) type OutcomeCounts = [u64; OUTCOMES];
+
+/// A request as a rule counts it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedRequest {
+    /// `None` if the rule did not refuse it, but another one did.
+    pub(super) outcome: Option<TopOutcome>,
+    /// Whether the rule denied it.
+    pub(super) is_denied: bool,
+    /// What it was charged.
+    pub(super) units: u64,
+}
+
 /// The encoded identity. Most fit without an allocation.
-type Identity = SmallVec<[u8; 40]>;
+pub(crate) type Identity = SmallVec<[u8; 40]>;
 
 /// The counts of one thread.
 #[derive(Debug, Default)]
@@ -52,13 +92,31 @@ impl TopCounts {
         rule: RuleNumber,
         identity: &[u8],
         hash: u64,
-        is_denied: bool,
+        request: CountedRequest,
     ) {
         let short = (identity.len() > MAX_IDENTITY).then(|| shorten(identity, hash));
         let identity = short.as_deref().unwrap_or(identity);
-        self.requests.current(now).count(rule, identity, hash);
-        if is_denied {
-            self.denied.current(now).count(rule, identity, hash);
+        let current = self.requests.current(now);
+        current.count(rule, identity, hash, request);
+        if request.is_denied {
+            let denied = self.denied.current(now);
+            denied.count(rule, identity, hash, request);
+        }
+    }
+
+    /// Takes the units that were charged since the last time. Those of an identity that was replaced
+    /// in between are lost: it had the lowest count of its line.
+    pub(super) fn take_units(&mut self, mut add: impl FnMut(RuleNumber, &[u8], u64)) {
+        for table in self.requests.0.iter_mut().flatten() {
+            if !std::mem::take(&mut table.has_units) {
+                continue;
+            }
+            for entry in table.entries.iter_mut().flatten() {
+                let units = std::mem::take(&mut entry.units);
+                if let Some(rule) = entry.rule.filter(|_| units > 0) {
+                    add(rule, &entry.identity, units);
+                }
+            }
         }
     }
 
@@ -101,6 +159,8 @@ struct Table {
     /// The number of its ten seconds.
     number: u64,
     total: u64,
+    /// Whether an entry has units that were not taken.
+    has_units: bool,
     /// Kept apart, so that the hashes of a line fill one line of the cache.
     hashes: Vec<[u64; LINE]>,
     entries: Vec<[CountedIdentity; LINE]>,
@@ -111,6 +171,7 @@ impl Default for Table {
         Self {
             number: u64::MAX,
             total: 0,
+            has_units: false,
             hashes: vec![[0; LINE]; LINES],
             entries: std::iter::repeat_with(Default::default)
                 .take(LINES)
@@ -125,17 +186,33 @@ struct CountedIdentity {
     identity: Identity,
     count: u64,
     error: u64,
+    /// Charged, and not taken yet.
+    units: u64,
+    /// Of the requests since it is here.
+    outcomes: [u32; OUTCOMES],
+}
+
+impl CountedIdentity {
+    fn add(&mut self, request: CountedRequest) {
+        self.count += 1;
+        self.units += request.units;
+        if let Some(outcome) = request.outcome {
+            let count = &mut self.outcomes[outcome as usize];
+            *count = count.saturating_add(1);
+        }
+    }
 }
 
 impl Table {
-    fn count(&mut self, rule: RuleNumber, identity: &[u8], hash: u64) {
+    fn count(&mut self, rule: RuleNumber, identity: &[u8], hash: u64, request: CountedRequest) {
         self.total += 1;
+        self.has_units |= request.units > 0;
         let hash = mix(hash, rule);
         let line = hash as usize % LINES;
         let (hashes, entries) = (&mut self.hashes[line], &mut self.entries[line]);
         for (known, entry) in hashes.iter().zip(&mut *entries) {
             if *known == hash && entry.rule == Some(rule) && *entry.identity == *identity {
-                entry.count += 1;
+                entry.add(request);
                 return;
             }
         }
@@ -148,7 +225,8 @@ impl Table {
         entry.identity.clear();
         entry.identity.extend_from_slice(identity);
         entry.error = entry.count;
-        entry.count += 1;
+        (entry.units, entry.outcomes) = (0, [0; OUTCOMES]);
+        entry.add(request);
     }
 
     /// Returns the highest count that an identity missing from the line may have.
@@ -156,6 +234,11 @@ impl Table {
         let counts = self.entries[line].iter().map(|entry| entry.count);
         counts.min().unwrap_or_default()
     }
+}
+
+/// Returns whether only the text of an identity of a rule was kept, because it was too long.
+pub(crate) fn is_text(identity: &[u8]) -> bool {
+    identity.first() == Some(&AS_TEXT)
 }
 
 /// Returns the part of a long identity that is kept.
@@ -192,12 +275,15 @@ pub(crate) struct TopEntry {
     pub(crate) identity: Identity,
     pub(crate) count: u64,
     pub(crate) error: u64,
+    /// Those that are known of.
+    pub(crate) outcomes: OutcomeCounts,
 }
 
 impl TopEntry {
     /// Returns the encoded identity, unless it was too long to be kept.
     pub(crate) fn encoded(&self) -> Option<&[u8]> {
-        let is_text = self.identity.first() == Some(&AS_TEXT);
+        // The subjects of limits that come with the call are kept whole.
+        let is_text = self.rule != RuleNumber::NONE && is_text(&self.identity);
         (!is_text).then_some(&self.identity)
     }
 
@@ -228,6 +314,7 @@ struct IdentityTotal {
     line: usize,
     count: u64,
     error: u64,
+    outcomes: OutcomeCounts,
     /// The highest possible count of a missing identity in the tables that have this one.
     covered: u64,
 }
@@ -260,22 +347,25 @@ impl TopSum {
                     total.line = line;
                     total.count += entry.count;
                     total.error += entry.error;
+                    for (sum, count) in total.outcomes.iter_mut().zip(entry.outcomes) {
+                        *sum += u64::from(count);
+                    }
                     total.covered += missing;
                 }
             }
         }
     }
 
-    /// Returns the identities of some rules with the highest counts.
+    /// Returns the identities with the highest counts, among those that are included.
     pub(super) fn into_list(
         self,
         most: usize,
-        includes_rule: impl Fn(RuleNumber) -> bool,
+        includes: impl Fn(RuleNumber, &[u8]) -> bool,
     ) -> TopList {
         let totals = self
             .totals
             .into_iter()
-            .filter(|((rule, _), _)| includes_rule(*rule));
+            .filter(|((rule, identity), _)| includes(*rule, identity));
         let entries = totals.map(|((rule, identity), total)| {
             // The tables without it may have evicted it.
             let hidden = self.missing[total.line] - total.covered;
@@ -284,6 +374,7 @@ impl TopSum {
                 identity,
                 count: total.count + hidden,
                 error: total.error + hidden,
+                outcomes: total.outcomes,
             }
         });
         let mut entries: Vec<_> = entries.collect();
@@ -311,11 +402,50 @@ mod tests {
         rules.get("s").unwrap().rules()[0].number()
     }
 
+    fn request(is_denied: bool) -> CountedRequest {
+        let (outcome, units) = match is_denied {
+            true => (TopOutcome::Denied, 0),
+            false => (TopOutcome::Allowed, 3),
+        };
+        CountedRequest {
+            outcome: Some(outcome),
+            is_denied,
+            units,
+        }
+    }
+
+    #[test]
+    fn units_are_taken_once() {
+        let (rule, hashes) = (rule(), Fingerprinter::random());
+        let mut counts = TopCounts::default();
+        for second in 0..15 {
+            let now = Duration::from_secs(second);
+            counts.count(
+                now,
+                rule,
+                b"ann",
+                hashes.of(b"ann"),
+                request(second % 5 == 0),
+            );
+        }
+        let take = |counts: &mut TopCounts| {
+            let mut units = 0;
+            counts.take_units(|_, identity, more| {
+                assert_eq!(identity, b"ann");
+                units += more;
+            });
+            units
+        };
+        assert_eq!((take(&mut counts), take(&mut counts)), (36, 0));
+        let top = top(&[counts], TopBy::Requests, 60, 15, 9);
+        assert_eq!(top.entries[0].outcomes, [12, 3, 0, 0, 0]);
+    }
+
     fn top(threads: &[TopCounts], by: TopBy, window: u64, now: u64, most: usize) -> TopList {
         let seconds = Duration::from_secs;
         let mut sum = TopSum::new(by, seconds(window), seconds(now));
         threads.iter().for_each(|counts| sum.add(counts));
-        sum.into_list(most, |_| true)
+        sum.into_list(most, |_, _| true)
     }
 
     #[test]
@@ -328,7 +458,7 @@ mod tests {
                 for time in 0..times {
                     let hash = hashes.of(identity);
                     let now = Duration::from_secs(time + thread as u64);
-                    counts.count(now, rule, identity, hash, time >= 3);
+                    counts.count(now, rule, identity, hash, request(time >= 3));
                 }
             }
         }
@@ -343,7 +473,7 @@ mod tests {
         assert_eq!(top(&threads, TopBy::Requests, 60, 5, 1).entries.len(), 1);
         let mut sum = TopSum::new(TopBy::Requests, MAX_WINDOW, Duration::from_secs(5));
         threads.iter().for_each(|counts| sum.add(counts));
-        let removed = sum.into_list(9, |known| known != rule);
+        let removed = sum.into_list(9, |known, _| known != rule);
         assert_eq!((removed.entries.len(), removed.total), (0, 16));
         // A window has all that is in it, whatever the time within a table.
         assert_eq!(top(&threads, TopBy::Requests, 60, 64, 9).total, 16);
@@ -365,7 +495,7 @@ mod tests {
         let identity = set.identity_of(&set.rules()[0], &user).unwrap();
         for _ in 0..2 {
             let hash = hashes.of(&identity);
-            counts.count(Duration::ZERO, rule, &identity, hash, false);
+            counts.count(Duration::ZERO, rule, &identity, hash, request(false));
         }
         let top = top(&[counts], TopBy::Requests, 60, 0, 9);
         assert_eq!(top.entries[0].count, 2);
@@ -393,6 +523,7 @@ mod tests {
         let mut random = 88_172_645_463_325_252_u64;
         let mut truth = vec![0_u64; IDENTITIES];
         let mut threads = [TopCounts::default(), TopCounts::default()];
+        let allowed = request(false);
         for request in 0..REQUESTS {
             random ^= random << 13;
             random ^= random >> 7;
@@ -403,7 +534,7 @@ mod tests {
             let identity = (rank as u64).to_le_bytes();
             let now = Duration::from_secs(60 * request as u64 / REQUESTS as u64);
             let counts = &mut threads[request % 2];
-            counts.count(now, rule, &identity, hashes.of(&identity), false);
+            counts.count(now, rule, &identity, hashes.of(&identity), allowed);
         }
         let found = top(&threads, TopBy::Requests, 60, 59, 100_000);
         assert_eq!(found.total, REQUESTS as u64);

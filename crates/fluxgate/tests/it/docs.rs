@@ -23,7 +23,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 47] = [
+const KINDS: [(&str, &str); 48] = [
     ("console", "docs::session::"),
     ("go", "docs::clients::"),
     ("java", "docs::clients::"),
@@ -73,6 +73,7 @@ const KINDS: [(&str, &str); 47] = [
         "text forward-auth",
         "service::api::forward_auth::the_documented_request",
     ),
+    ("text handles", "service::handles::the_documented_calls"),
     ("text layout", "docs::texts::the_layouts"),
     ("text redis-cli", "docs::texts::redis_cli"),
     ("text redis-conf", "docs::texts::redis_starts"),

@@ -14,6 +14,7 @@ mod call_numbers;
 mod cross_origin;
 mod explain;
 mod grpc;
+mod handles;
 pub(crate) mod http_rules;
 mod irregular_files;
 mod leases;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use fluxgate_core::json::{read_value, whole_number};
-use fluxgate_core::{AdHocKey, Band};
+use fluxgate_core::{AdHocKey, Band, IdentityRef, StoredIdentity};
 use fluxgate_http::Problem;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 use crate::admin::AuditedChange;
 use crate::api::body::missing;
 use crate::api::consume::FieldNames;
-use crate::api::identity::Identity;
+use crate::api::identity::{Identity, open_handle, refuse_shown};
 use crate::api::query;
 use crate::engine::ThrottleParameters;
+use crate::identities::{HandleTarget, Identities};
 
 /// The fields of a body or of a query.
 #[derive(Debug, Default)]
@@ -26,7 +27,9 @@ pub(super) struct AdminFields<'a> {
     numbers: [Option<Cow<'a, str>>; NUMBERS.len()],
 }
 
-const TEXTS: [&str; 4] = ["rule_set", "rule", "rule_id", "key"];
+const TEXTS: [&str; 5] = ["rule_set", "rule", "rule_id", "key", "handle"];
+/// The parameters of a limit of `/v1/consume`.
+const RATE: [&str; 2] = ["capacity", "refill_tokens_per_second"];
 const NUMBERS: [&str; 6] = [
     "capacity",
     "refill_tokens_per_second",
@@ -41,6 +44,7 @@ const NAMES: &[&str] = &[
     "rule_set",
     "rule",
     "identity",
+    "handle",
     "rule_id",
     "capacity",
     "refill_tokens_per_second",
@@ -62,14 +66,33 @@ pub(super) struct ResetFields<'a>(pub(super) AdminFields<'a>);
 pub(super) enum Target<'a> {
     /// A configured rule.
     Rule {
-        rule_set: &'a str,
-        rule: &'a str,
-        identity: Option<Vec<&'a str>>,
+        rule_set: Cow<'a, str>,
+        rule: Cow<'a, str>,
+        identity: Option<TargetIdentity<'a>>,
     },
     /// All rules of a set.
     Set(&'a str),
     /// A limit that comes with the call.
     Call(Box<CallLimit<'a>>),
+}
+
+/// The identity of a configured rule.
+#[derive(Debug)]
+pub(super) enum TargetIdentity<'a> {
+    /// The values of the rule's key.
+    Values(Vec<&'a str>),
+    /// That of a handle.
+    Stored(StoredIdentity),
+}
+
+impl TargetIdentity<'_> {
+    /// Returns it for the limiter.
+    pub(super) fn as_ref(&self) -> IdentityRef<'_> {
+        match self {
+            Self::Values(values) => IdentityRef::Values(values),
+            Self::Stored(identity) => IdentityRef::Stored(identity),
+        }
+    }
 }
 
 impl Target<'_> {
@@ -82,7 +105,7 @@ impl Target<'_> {
                 change.rule_set = rule_set;
                 change.rule = Some(rule);
             }
-            Self::Call(limit) => change.rule_id = limit.rule_id,
+            Self::Call(limit) => change.rule_id = limit.rule_id.as_deref(),
         }
         change
     }
@@ -92,7 +115,7 @@ impl Target<'_> {
 #[derive(Debug)]
 pub(super) struct CallLimit<'a> {
     /// The name; `None` for a key of `CL.THROTTLE`.
-    pub(super) rule_id: Option<&'a str>,
+    pub(super) rule_id: Option<Cow<'a, str>>,
     pub(super) key: AdHocKey,
     /// The parameters, if given.
     band: Option<Band>,
@@ -102,7 +125,7 @@ impl CallLimit<'_> {
     /// Returns the parameters, or an error if they are missing.
     pub(super) fn band(&self) -> Result<&Band, Problem> {
         self.band.as_ref().ok_or_else(|| {
-            Problem::bad_request(match self.rule_id {
+            Problem::bad_request(match &self.rule_id {
                 Some(_) => "`capacity` and `refill_tokens_per_second` are missing",
                 None => "`max_burst`, `count` and `period` are missing",
             })
@@ -111,7 +134,7 @@ impl CallLimit<'_> {
 
     /// Returns a band for a reset, which does not depend on the parameters.
     pub(super) fn band_for_reset(&self) -> Result<Band, Problem> {
-        match (&self.band, self.rule_id) {
+        match (&self.band, &self.rule_id) {
             (Some(band), _) => Ok(band.clone()),
             (None, Some(_)) => FieldNames::SNAKE_CASE.band("1", "1"),
             (None, None) => {
@@ -128,14 +151,19 @@ impl CallLimit<'_> {
 
 impl AdminFields<'_> {
     /// Returns the limit that the fields refer to. Refuses fields that cannot be combined.
-    pub(super) fn target(&self) -> Result<Target<'_>, Problem> {
+    pub(super) fn target(&self, identities: &Identities) -> Result<Target<'_>, Problem> {
+        if let Some(handle) = self.text("handle") {
+            return self.handle_target(open_handle(identities, handle)?);
+        }
+        for value in self.identity.iter().flat_map(Identity::values) {
+            refuse_shown("identity", value)?;
+        }
         if self.text("key").is_some() {
             self.allow_only("key", &["max_burst", "count", "period"])?;
             return Ok(Target::Call(Box::new(self.throttle_key()?)));
         }
         if let Some(rule_id) = self.text("rule_id") {
-            let rate = ["capacity", "refill_tokens_per_second"];
-            self.allow_only("rule_id", &["identity", rate[0], rate[1]])?;
+            self.allow_only("rule_id", &["identity", RATE[0], RATE[1]])?;
             return self.rule_id_target(rule_id);
         }
         self.allow_only("rule_set", &["rule", "identity"])?;
@@ -143,13 +171,49 @@ impl AdminFields<'_> {
         let identity = self.identity.as_ref().map(Identity::values);
         match self.text("rule") {
             Some(rule) => Ok(Target::Rule {
-                rule_set,
-                rule,
-                identity,
+                rule_set: rule_set.into(),
+                rule: rule.into(),
+                identity: identity.map(TargetIdentity::Values),
             }),
             None if identity.is_some() => Err(missing("rule")),
             None => Ok(Target::Set(rule_set)),
         }
+    }
+
+    /// Returns the limit of a handle. The call may name its rule, too.
+    fn handle_target(&self, handle: HandleTarget) -> Result<Target<'_>, Problem> {
+        let HandleTarget {
+            rule_set,
+            rule,
+            identity,
+        } = handle;
+        if rule_set.is_empty() {
+            let band = if rule.is_empty() {
+                self.allow_only("handle", &["max_burst", "count", "period"])?;
+                self.throttle_band()?
+            } else {
+                self.allow_only("handle", &RATE)?;
+                self.rate_band()?
+            };
+            return Ok(Target::Call(Box::new(CallLimit {
+                key: AdHocKey::stored(&rule, &identity),
+                rule_id: Some(rule).filter(|name| !name.is_empty()).map(Cow::Owned),
+                band,
+            })));
+        }
+        self.allow_only("handle", &["rule_set", "rule"])?;
+        for (field, of_handle) in [("rule_set", &rule_set), ("rule", &rule)] {
+            if self.text(field).is_some_and(|given| given != of_handle) {
+                return Err(Problem::bad_request(format!(
+                    "`{field}`: the handle belongs to rule `{rule}` of rule set `{rule_set}`"
+                )));
+            }
+        }
+        Ok(Target::Rule {
+            rule_set: rule_set.into(),
+            rule: rule.into(),
+            identity: Some(TargetIdentity::Stored(identity)),
+        })
     }
 
     /// Returns the limit with this `rule_id`: a configured rule, as in `/v1/consume`, if the
@@ -157,31 +221,44 @@ impl AdminFields<'_> {
     /// with the call.
     fn rule_id_target<'f>(&'f self, rule_id: &'f str) -> Result<Target<'f>, Problem> {
         let identity = self.identity.as_ref().map(Identity::values);
-        let [capacity, rate] = ["capacity", "refill_tokens_per_second"].map(|it| self.number(it));
-        let band = match (capacity, rate) {
-            (Some(capacity), Some(rate)) => Some(FieldNames::SNAKE_CASE.band(capacity, rate)?),
-            (None, Some(_)) => return Err(missing("capacity")),
-            (Some(_), None) => return Err(missing("refill_tokens_per_second")),
-            (None, None) => None,
-        };
+        let band = self.rate_band()?;
         if band.is_none() && rule_id.contains('/') {
             let (rule_set, rule) = FieldNames::SNAKE_CASE.split_rule_id(rule_id)?;
             return Ok(Target::Rule {
-                rule_set,
-                rule,
-                identity,
+                rule_set: rule_set.into(),
+                rule: rule.into(),
+                identity: identity.map(TargetIdentity::Values),
             });
         }
         Ok(Target::Call(Box::new(CallLimit {
-            rule_id: Some(rule_id),
+            rule_id: Some(rule_id.into()),
             key: FieldNames::SNAKE_CASE.ad_hoc_key(rule_id, &identity.unwrap_or_default())?,
             band,
         })))
     }
 
+    /// Returns the bucket of a call to `/v1/consume`, if its parameters are given.
+    fn rate_band(&self) -> Result<Option<Band>, Problem> {
+        match RATE.map(|name| self.number(name)) {
+            [Some(capacity), Some(rate)] => FieldNames::SNAKE_CASE.band(capacity, rate).map(Some),
+            [None, Some(_)] => Err(missing(RATE[0])),
+            [Some(_), None] => Err(missing(RATE[1])),
+            [None, None] => Ok(None),
+        }
+    }
+
     /// Returns the limit of a key of `CL.THROTTLE`.
     fn throttle_key(&self) -> Result<CallLimit<'_>, Problem> {
         let key = self.required_text("key")?;
+        Ok(CallLimit {
+            rule_id: None,
+            key: AdHocKey::key(key.as_bytes()),
+            band: self.throttle_band()?,
+        })
+    }
+
+    /// Returns the bucket of a `CL.THROTTLE`, if its parameters are given.
+    fn throttle_band(&self) -> Result<Option<Band>, Problem> {
         let number = |name| {
             let given = self.number(name).ok_or_else(|| missing(name))?;
             let parsed = given.parse().ok();
@@ -197,11 +274,7 @@ impl AdminFields<'_> {
             };
             band = Some(numbers.band().map_err(Problem::bad_request)?);
         }
-        Ok(CallLimit {
-            rule_id: None,
-            key: AdHocKey::key(key.as_bytes()),
-            band,
-        })
+        Ok(band)
     }
 
     pub(super) fn units(&self) -> Result<u64, Problem> {

@@ -2,10 +2,14 @@
 
 use axum::extract::{Request, State};
 use fluxgate_core::store::Micros;
-use fluxgate_core::{BandState, LimiterError, StoreError};
+use fluxgate_core::{BandState, IdentityRef, LimiterError, StoreError};
+use fluxgate_http::Problem;
+use futures_util::future::join_all;
 use http::request::Parts;
+use serde::Deserialize;
+use serde_json::json;
 
-use super::fields::{AdminFields, ResetFields, Target};
+use super::fields::{AdminFields, ResetFields, Target, TargetIdentity};
 use crate::admin::{
     AuditedChange, Role, may_have_been_applied, reserve_audit_line, write_audit_line,
 };
@@ -13,10 +17,19 @@ use crate::api::blocking_pool::run_to_completion;
 use crate::api::body::{self, missing};
 use crate::api::response::{ApiResult, json_response, units_on_lease};
 use crate::api::state::SharedState;
-use crate::engine::EngineError;
+use crate::engine::{Engine, EngineError};
 
 /// The id of the only band of a limit that comes with the call.
 const CALL_BAND: &str = "b0";
+/// The identity of a global rule.
+const NO_IDENTITY: IdentityRef<'_> = IdentityRef::Values(&[]);
+/// How many identities a batch may have.
+const MAX_STATES: usize = 1_000;
+/// Handles are longer than the names of identities.
+const MAX_BATCH_BYTES: usize = 512 * 1024;
+/// How many states of a batch the store is asked for at once. All of them have to arrive before the
+/// deadline of one.
+const STATES_AT_ONCE: usize = 250;
 
 /// Refunds units to an identity.
 pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResult {
@@ -27,7 +40,7 @@ pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResu
     run_to_completion(async move {
         let engine = &api.engine;
         let fields: AdminFields<'_> = body::parse(&body)?;
-        let (target, units) = (fields.target()?, fields.units()?);
+        let (target, units) = (fields.target(engine.identities())?, fields.units()?);
         let (refunded, described);
         match &target {
             Target::Set(_) => return Err(missing("rule")),
@@ -36,10 +49,11 @@ pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResu
                 rule,
                 identity,
             } => {
-                // A global rule has no identities.
-                let identity = identity.as_deref().unwrap_or_default();
+                let identity = identity
+                    .as_ref()
+                    .map_or(NO_IDENTITY, TargetIdentity::as_ref);
                 let limiter = engine.ready_limiter()?;
-                let result = limiter.refund(rule_set, rule, identity, units).await;
+                let result = limiter.refund_of(rule_set, rule, identity, units).await;
                 refunded = engine.record_failure(result);
                 described = engine.identity_in_logs(rule_set, rule, identity);
             }
@@ -75,7 +89,7 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
     run_to_completion(async move {
         let engine = &api.engine;
         let ResetFields(fields) = body::parse(&body)?;
-        let target = fields.target()?;
+        let target = fields.target(engine.identities())?;
         let (result, described);
         match &target {
             Target::Set(rule_set) => {
@@ -88,10 +102,10 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
                 rule,
                 identity,
             } => {
-                let identity = identity.as_deref();
+                let identity = identity.as_ref().map(TargetIdentity::as_ref);
                 let limiter = engine.ready_limiter()?;
                 result = match identity {
-                    Some(identity) => limiter.reset(rule_set, rule, identity).await,
+                    Some(identity) => limiter.reset_of(rule_set, rule, identity).await,
                     None => limiter.reset_rule(rule_set, rule).await,
                 };
                 described = identity.map(|it| engine.identity_in_logs(rule_set, rule, it));
@@ -138,17 +152,65 @@ pub(super) fn is_uncertain<T>(result: &Result<T, EngineError>) -> bool {
 pub(super) async fn state(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     let fields = AdminFields::from_query(head.uri.query().unwrap_or_default())?;
-    let engine = &api.engine;
-    let bands: Vec<_> = match fields.target()? {
+    let bands = bands_of(&api.engine, &fields).await?;
+    Ok(json_response(format!("{{\"bands\":{bands}}}")))
+}
+
+/// Returns the states of many identities, each with its bands or an error of its own, in order.
+pub(super) async fn batch(State(api): SharedState, request: Request) -> ApiResult {
+    let (head, body) = request.into_parts();
+    api.admin.authorize(&head, Role::Viewer)?;
+    let body = body::read_up_to(MAX_BATCH_BYTES, &head.headers, body).await?;
+    let StateBatch { states } = body::parse(&body)?;
+    if states.len() > MAX_STATES {
+        let detail = format!("`states` has more than {MAX_STATES} items");
+        return Err(Problem::bad_request(detail));
+    }
+    let mut json = Vec::with_capacity(128 * states.len());
+    json.extend_from_slice(b"{\"states\":[");
+    for group in states.chunks(STATES_AT_ONCE) {
+        // They are ready together, so the store gets them together.
+        let bands = group.iter().map(|fields| bands_of(&api.engine, &fields.0));
+        for bands in join_all(bands).await {
+            if json.last() != Some(&b'[') {
+                json.push(b',');
+            }
+            let item = match bands {
+                Ok(bands) => format!("{{\"bands\":{bands}}}"),
+                Err(problem) => json!({
+                    "error": { "status": problem.status().as_u16(), "detail": problem.detail() }
+                })
+                .to_string(),
+            };
+            json.extend_from_slice(item.as_bytes());
+        }
+    }
+    json.extend_from_slice(b"]}");
+    Ok(json_response(json))
+}
+
+/// The body of a batch. Its items have the fields of a state.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateBatch<'a> {
+    #[serde(borrow)]
+    states: Vec<ResetFields<'a>>,
+}
+
+/// Returns what is left in each band of the limit that the fields refer to, as a JSON list.
+async fn bands_of(engine: &Engine, fields: &AdminFields<'_>) -> Result<String, Problem> {
+    let bands: Vec<_> = match fields.target(engine.identities())? {
         Target::Set(_) => return Err(missing("rule")),
         Target::Rule {
             rule_set,
             rule,
             identity,
         } => {
-            let identity = identity.unwrap_or_default();
+            let identity = identity
+                .as_ref()
+                .map_or(NO_IDENTITY, TargetIdentity::as_ref);
             let limiter = engine.ready_limiter()?;
-            let bands = limiter.state(rule_set, rule, &identity).await;
+            let bands = limiter.state_of(&rule_set, &rule, identity).await;
             let bands = engine.record_failure(bands)?;
             bands.iter().map(|it| band_json(it.band.id(), it)).collect()
         }
@@ -158,10 +220,7 @@ pub(super) async fn state(State(api): SharedState, head: Parts) -> ApiResult {
             vec![band_json(CALL_BAND, &state)]
         }
     };
-    Ok(json_response(format!(
-        "{{\"bands\":[{}]}}",
-        bands.join(",")
-    )))
+    Ok(format!("[{}]", bands.join(",")))
 }
 
 /// Returns a band as JSON. Ids need no escaping: they consist of letters, digits, `_`, `-`

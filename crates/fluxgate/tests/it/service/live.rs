@@ -173,25 +173,59 @@ fn the_heaviest_identities_are_listed_by_rule() {
         }
     }
     let denied = get(&service, "/v1/top");
-    let entry = |identity: &str, count: u64| {
+    let entry = |handle: &Value, identity: &str, outcomes: Value| {
+        assert!(handle.is_string());
+        let counts = outcomes.as_object().unwrap().values();
+        let count: u64 = counts.filter_map(Value::as_u64).sum();
         json!({
-            "rule_set": "api", "rule": "per-user", "identity": identity, "count": count, "error": 0,
+            "rule_set": "api", "rule": "per-user", "identity": identity, "handle": handle,
+            "count": count, "error": 0, "outcomes": outcomes,
         })
     };
+    let handles = [0, 1].map(|index| &denied["entries"][index]["handle"]);
     assert_eq!(
         denied,
         json!({
             "by": "denied", "window_ms": 60_000, "total": 5, "error": 0,
-            "entries": [entry("user=ann", 4), entry("user=<b>bob</b>", 1)],
+            "scope": "instance", "instances": 1, "failure": null,
+            "entries": [
+                entry(handles[0], "user=ann", json!({ "denied": 4 })),
+                entry(handles[1], "user=<b>bob</b>", json!({ "denied": 1 })),
+            ],
         })
     );
-    let requests = get(&service, "/v1/top?by=requests&window=50s&n=1");
-    assert_eq!(requests["entries"], json!([entry("user=ann", 7)]));
+    let ann = entry(handles[0], "user=ann", json!({ "allowed": 3, "denied": 4 }));
+    let requests = get(&service, "/v1/top?by=requests&window=50s&n=1&rule=per-user");
+    assert_eq!(requests["entries"], json!([ann]));
+    // Both rules decide each request. The global one has the most.
     assert_eq!(
         (&requests["total"], &requests["window_ms"]),
-        (&json!(13), &json!(50_000))
+        (&json!(26), &json!(50_000))
     );
-    for bad in ["by=cost", "window=61s", "window=x", "n=0", "m=1", "n=%zz"] {
+    let all = get(&service, "/v1/top?by=requests&n=1");
+    assert_eq!(
+        (
+            &all["entries"][0]["identity"],
+            &all["entries"][0]["outcomes"]
+        ),
+        (&json!("(everyone)"), &json!({ "allowed": 8 }))
+    );
+    for query in ["identity=user%3Dann", "rule_set=api&outcome=denied&n=1"] {
+        let found = get(&service, &format!("/v1/top?{query}"));
+        assert_eq!(found["entries"][0]["handle"], *handles[0], "{query}");
+        assert_eq!(found["entries"].as_array().unwrap().len(), 1, "{query}");
+    }
+    for bad in [
+        "outcome=x",
+        "identity=ann",
+        "handle=x",
+        "by=cost",
+        "window=61s",
+        "window=x",
+        "n=0",
+        "m=1",
+        "n=%zz",
+    ] {
         let answer = service.http().get(&format!("/v1/top?{bad}"));
         assert_eq!(answer.status, 400, "{bad}: {answer:?}");
     }
@@ -209,7 +243,8 @@ fn hashed_identities_are_not_listed_by_name() {
     let recent = get(&service, "/v1/recent").to_string();
     assert!(top.contains("\"count\":2"), "{top}");
     for text in [top, recent] {
-        assert!(!text.contains("ann") && text.contains("~"), "{text}");
+        let names_ann = text.contains("=ann") || text.contains("\"ann\"");
+        assert!(!names_ann && text.contains('~'), "{text}");
     }
 }
 
