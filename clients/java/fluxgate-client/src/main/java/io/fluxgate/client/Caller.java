@@ -1,6 +1,8 @@
 package io.fluxgate.client;
 
+import java.net.ConnectException;
 import java.net.http.HttpResponse;
+import java.nio.channels.UnresolvedAddressException;
 import java.time.Duration;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
@@ -64,12 +66,13 @@ final class Caller {
     }
 
     /**
-     * Makes a call whose answer does not matter. The first request of a JVM loads hundreds of classes, for
-     * longer than the deadline: this one comes before those that count. It also opens a connection.
+     * Makes a call whose answer does not matter, in the background. The first request of a JVM loads
+     * hundreds of classes, for longer than the deadline: this one comes before those that count. It
+     * also opens a connection. The service answers it with 405, since it has to be a POST as they are.
      */
     void warmUp() {
         executor.execute(() -> {
-            CompletableFuture<?> exchange = track(transport.get("livez"));
+            CompletableFuture<?> exchange = track(transport.post("livez", new byte[] {'{', '}'}));
             cancelLater(exchange);
         });
     }
@@ -106,6 +109,17 @@ final class Caller {
             // The client is closed, which cancels all exchanges.
             exchange.cancel(true);
         }
+    }
+
+    /** Returns why a call failed. The JDK's client has no text for failures to connect. */
+    private static String reason(Throwable error) {
+        if (error instanceof ConnectException && error.getCause() instanceof UnresolvedAddressException) {
+            return "the host is unknown";
+        }
+        if (error instanceof ConnectException && error.getMessage() == null) {
+            return "the connection is refused";
+        }
+        return error.getMessage() == null ? error.toString() : error.getMessage();
     }
 
     final class Call {
@@ -146,7 +160,7 @@ final class Caller {
             timeout.cancel(false);
             if (error != null) {
                 Throwable cause = error instanceof CompletionException ? error.getCause() : error;
-                answer.completeExceptionally(new UnavailableException("the call failed: " + cause, cause));
+                answer.completeExceptionally(new UnavailableException(reason(cause), cause));
                 return;
             }
             Reply reply = new Reply(response.statusCode(), response.headers(), response.body());

@@ -33,16 +33,16 @@ final class Circuit {
         return Entry.PROBE;
     }
 
-    /** Records a success. Returns whether it closed the circuit. */
+    /** Records a success. Returns whether the calls before it had failed. */
     synchronized boolean succeeded(Entry entry) {
-        boolean wasOpen = isOpen;
+        boolean hadFailed = failures > 0;
         failures = 0;
         isOpen = false;
         isProbing = false;
-        return wasOpen;
+        return hadFailed;
     }
 
-    /** Records a failure. Returns whether it opened the circuit. */
+    /** Records a failure. Returns whether it is the first in a row. */
     synchronized boolean failed(Entry entry, long now) {
         if (entry == Entry.PROBE) {
             isProbing = false;
@@ -51,12 +51,11 @@ final class Circuit {
         }
         failures++;
         // Calls that began before the circuit opened must not keep it open.
-        if (isOpen || failures < MAX_FAILURES) {
-            return false;
+        if (!isOpen && failures >= MAX_FAILURES) {
+            isOpen = true;
+            openUntil = now + OPEN_NANOS;
         }
-        isOpen = true;
-        openUntil = now + OPEN_NANOS;
-        return true;
+        return failures == 1;
     }
 
     /** Records that a call was given up before its answer, which says nothing about the service. */

@@ -41,11 +41,17 @@ public final class Decision {
     private final Duration delay;
     private final List<String> violated;
     private final Duration holdFor;
+    private final boolean isRuleSetMissing;
 
     private Decision(int status, Map<String, String> headers, Map<String, Object> body) {
+        this(status, headers, body, false);
+    }
+
+    private Decision(int status, Map<String, String> headers, Map<String, Object> body, boolean isRuleSetMissing) {
         this.status = status;
         this.headers = Collections.unmodifiableMap(headers);
         this.body = body;
+        this.isRuleSetMissing = isRuleSetMissing;
         allowed = Json.bool(body, "allowed");
         outcome = Json.optionalString(body, "outcome")
                 .flatMap(Outcome::parse)
@@ -65,7 +71,8 @@ public final class Decision {
     }
 
     /** Reads the answer of {@code /v1/check?status=true}. */
-    static Decision parse(int status, HttpHeaders received, Map<String, Object> body) {
+    static Decision parse(Reply reply) {
+        HttpHeaders received = reply.headers();
         Map<String, String> headers = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
         for (String name : LIMIT_HEADERS) {
             List<String> lines = received.allValues(name);
@@ -73,7 +80,7 @@ public final class Decision {
                 headers.put(name, String.join(", ", lines));
             }
         }
-        return new Decision(status, headers, body);
+        return new Decision(reply.status(), headers, reply.decided(), reply.isRuleSetMissing());
     }
 
     /** Reads a decision of a batch, which has no status and no headers. */
@@ -115,12 +122,13 @@ public final class Decision {
 
     /**
      * Returns this decision as a denial, for a program that refuses what no rule decides: as the
-     * service does with {@code on_missing_rule_set: deny}.
+     * service does with {@code on_missing_rule_set: deny}. The problem says that there is no rule.
      */
     public Decision deniedWithoutRule() {
         Map<String, Object> problem = Map.of(
                 "type", QUOTA_EXCEEDED,
-                "title", "The quota for these requests is used up");
+                "title", "The quota for these requests is used up",
+                "detail", isRuleSetMissing ? "its rule set does not exist" : "no rule applies to it");
         return local(TOO_MANY_REQUESTS, false, Outcome.DENIED, null, problem);
     }
 
@@ -152,6 +160,11 @@ public final class Decision {
 
     public Outcome outcome() {
         return outcome;
+    }
+
+    /** Returns whether the service has no rule set of the name. Decisions of a batch do not tell. */
+    public boolean isRuleSetMissing() {
+        return isRuleSetMissing;
     }
 
     /** Returns the rule of the reported band, if there is one. */

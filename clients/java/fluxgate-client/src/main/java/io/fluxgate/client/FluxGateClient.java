@@ -4,10 +4,12 @@ import java.lang.System.Logger.Level;
 import java.net.URI;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
@@ -40,10 +42,19 @@ public final class FluxGateClient implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger(FluxGateClient.class.getName());
     /** The largest body that the service reads. */
     private static final int MAX_BODY_BYTES = 64 * 1024;
+    /**
+     * How many names of missing rule sets are remembered, and logged. A program may take them from
+     * its clients, so neither the memory nor the log may grow with them.
+     */
+    private static final int MAX_MISSING = 100;
+
     private static final Duration DEFAULT_HOLD = Duration.ofSeconds(60);
     private static final AtomicInteger CLIENTS = new AtomicInteger();
 
     private final URI address;
+    /** What messages call the service. */
+    private final String name;
+
     private final OnError onError;
     private final ScheduledThreadPoolExecutor timer;
     private final ThreadPoolExecutor executor;
@@ -51,17 +62,20 @@ public final class FluxGateClient implements AutoCloseable {
     private final Caller caller;
     private final HoldKeeper keeper;
     private final Circuit circuit = new Circuit();
+    /** Rule sets that do not exist, as far as they were logged. */
+    private final Set<String> missing = new HashSet<>();
 
     private FluxGateClient(Builder builder) {
         address = builder.address;
+        name = "FluxGate at " + address.toString().replaceFirst("/$", "");
         onError = builder.onError;
-        String name = "fluxgate-" + CLIENTS.incrementAndGet();
-        timer = new ScheduledThreadPoolExecutor(1, daemons(name + "-timer"));
+        String threads = "fluxgate-" + CLIENTS.incrementAndGet();
+        timer = new ScheduledThreadPoolExecutor(1, daemons(threads + "-timer"));
         timer.setRemoveOnCancelPolicy(true);
         timer.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         // Programs may block in what depends on a call, so the threads are not bounded.
         executor = new ThreadPoolExecutor(
-                0, Integer.MAX_VALUE, 10, TimeUnit.SECONDS, new SynchronousQueue<>(), daemons(name + "-call"));
+                0, Integer.MAX_VALUE, 10, TimeUnit.SECONDS, new SynchronousQueue<>(), daemons(threads + "-call"));
         transport = new Transport(address, builder.headers, builder.deadline, builder.tls, executor);
         caller = new Caller(transport, builder.deadline, builder.maxConnections, timer, executor);
         keeper = new HoldKeeper(caller, timer);
@@ -100,7 +114,13 @@ public final class FluxGateClient implements AutoCloseable {
             // If `onError` decided, a client could choose that.
             return CompletableFuture.completedFuture(Decision.tooLarge());
         }
-        Function<Reply, Decision> read = reply -> Decision.parse(reply.status(), reply.headers(), reply.decided());
+        Function<Reply, Decision> read = reply -> {
+            Decision decision = Decision.parse(reply);
+            if (decision.isRuleSetMissing()) {
+                logMissing(ruleSet, decision);
+            }
+            return decision;
+        };
         return decide("v1/check?status=true", body, read, this::giveBack, FluxGateClient::failedDecision);
     }
 
@@ -352,7 +372,7 @@ public final class FluxGateClient implements AutoCloseable {
             Function<OnError, T> failed) {
         Circuit.Entry entry = circuit.enter(System.nanoTime());
         if (entry == Circuit.Entry.REFUSED) {
-            return failure(new UnavailableException("the service failed before and is not called"), failed);
+            return failure(undecided("it failed before, and is not called for a moment", null), failed);
         }
         CompletableFuture<T> result = new CompletableFuture<>();
         Caller.Call call = caller.post(path, body, reply -> {
@@ -380,8 +400,9 @@ public final class FluxGateClient implements AutoCloseable {
                 succeeded(entry);
                 result.completeExceptionally(e);
             } catch (UnavailableException e) {
-                failed(entry, e);
-                failure(e, failed).whenComplete((decided, raised) -> {
+                UnavailableException undecided = undecided(e.getMessage(), e.getCause());
+                failed(entry, undecided);
+                failure(undecided, failed).whenComplete((decided, raised) -> {
                     if (raised == null) {
                         result.complete(decided);
                     } else {
@@ -408,15 +429,31 @@ public final class FluxGateClient implements AutoCloseable {
 
     private void succeeded(Circuit.Entry entry) {
         if (circuit.succeeded(entry)) {
-            LOG.log(Level.INFO, "the service at {0} decides again", address);
+            // Not at a lower level: who sees the warning must see its end.
+            LOG.log(Level.WARNING, name + " decides again");
         }
     }
 
     private void failed(Circuit.Entry entry, UnavailableException failure) {
         // Logged once, and not for every request.
         if (circuit.failed(entry, System.nanoTime())) {
-            LOG.log(Level.WARNING, "the service at {0} fails to decide: {1}", address, failure.getMessage());
+            LOG.log(Level.WARNING, failure.getMessage() + "; " + onError.effect());
         }
+    }
+
+    private UnavailableException undecided(String reason, Throwable cause) {
+        return new UnavailableException(name + " does not decide: " + reason, cause);
+    }
+
+    private void logMissing(String ruleSet, Decision decision) {
+        synchronized (missing) {
+            if (missing.size() >= MAX_MISSING || !missing.add(ruleSet)) {
+                return;
+            }
+        }
+        String effect = decision.allowed() ? "pass" : "are denied";
+        String message = " has no rule set `" + ruleSet + "`: requests that it should limit " + effect;
+        LOG.log(Level.WARNING, name + message);
     }
 
     private <T> CompletableFuture<T> failure(UnavailableException failure, Function<OnError, T> failed) {

@@ -7,5 +7,14 @@ public enum OnError {
     /** Denied, with the outcome {@link Outcome#FAILED_CLOSED} and the status 503. */
     DENY,
     /** None: the call throws {@link UnavailableException}. */
-    RAISE
+    RAISE;
+
+    /** Returns what happens to requests that the service does not decide, for logs. */
+    public String effect() {
+        return switch (this) {
+            case ALLOW -> "requests are allowed (on_error=allow)";
+            case DENY -> "requests are denied (on_error=deny)";
+            case RAISE -> "requests fail (on_error=raise)";
+        };
+    }
 }

@@ -4,6 +4,7 @@ import java.io.BufferedInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
@@ -37,6 +38,8 @@ public final class PemTrust {
             SSLContext tls = SSLContext.getInstance("TLS");
             tls.init(null, trust.getTrustManagers(), null);
             return tls;
+        } catch (NoSuchFileException e) {
+            throw new IOException("there is no file " + file, e);
         } catch (GeneralSecurityException e) {
             throw new IOException(file + " is not a certificate in PEM", e);
         }

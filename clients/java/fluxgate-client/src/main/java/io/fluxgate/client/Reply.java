@@ -8,6 +8,11 @@ record Reply(int status, HttpHeaders headers, byte[] body) {
     private static final int OK = 200;
     private static final int NOT_FOUND = 404;
 
+    /** Returns whether a check names a rule set that does not exist. */
+    boolean isRuleSetMissing() {
+        return headers.firstValue("X-FluxGate-Rule-Set").filter("missing"::equals).isPresent();
+    }
+
     boolean isNotFound() {
         return status == NOT_FOUND;
     }

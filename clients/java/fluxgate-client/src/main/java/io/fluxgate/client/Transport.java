@@ -49,8 +49,10 @@ final class Transport {
 
     /** Parses the address of a service, such as {@code http://127.0.0.1:8081}. */
     static URI parseAddress(String address) {
+        // Without what is before an `@`, which may be a password.
+        String shown = address.contains("@") ? "one with a user or an `@`" : '"' + address + '"';
         IllegalArgumentException bad = new IllegalArgumentException(
-                "`" + address + "` is not the address of a service, such as http://127.0.0.1:8081");
+                "expected the address of a service, such as http://127.0.0.1:8081, found " + shown);
         URI uri;
         try {
             uri = URI.create(address.endsWith("/") ? address : address + "/");

@@ -4,10 +4,10 @@ import io.fluxgate.client.FluxGateClient;
 import io.fluxgate.client.PemTrust;
 import io.fluxgate.client.web.RequestLimiter;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.Callable;
 
 /** Makes clients and limiters from the settings of a program. */
 public final class LimiterFactory {
@@ -34,19 +34,28 @@ public final class LimiterFactory {
 
     /** Creates the client of a program. */
     public static FluxGateClient client(FluxGateProperties properties) {
-        FluxGateClient.Builder builder = FluxGateClient.builder(properties.url())
-                .onError(properties.onError())
-                .deadline(properties.deadline())
-                .maxConnections(properties.maxConnections());
+        FluxGateClient.Builder builder = setting("url", () -> FluxGateClient.builder(properties.url()));
+        builder.onError(properties.onError());
+        setting("deadline", () -> builder.deadline(properties.deadline()));
+        setting("max-connections", () -> builder.maxConnections(properties.maxConnections()));
         properties.headers().forEach(builder::header);
         if (properties.ca() != null) {
-            try {
-                builder.sslContext(PemTrust.of(properties.ca()));
-            } catch (IOException e) {
-                throw new UncheckedIOException("fluxgate.ca: " + e.getMessage(), e);
-            }
+            setting("ca", () -> builder.sslContext(PemTrust.of(properties.ca())));
         }
-        return builder.build();
+        return setting("headers", builder::build);
+    }
+
+    /** Applies a property; the exception names it. */
+    private static <T> T setting(String name, Callable<T> apply) {
+        try {
+            return apply.call();
+        } catch (IllegalArgumentException | IOException e) {
+            throw new InvalidSettingException("fluxgate." + name, e);
+        } catch (RuntimeException e) {
+            throw e;
+        } catch (Exception e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     public FluxGateClient client() {

@@ -149,7 +149,9 @@ public final class RequestLimiter {
             throw new CompletionException(cause);
         }
         if (hasLoggedInvalidCall.compareAndSet(false, true)) {
-            LOG.log(Level.WARNING, "the service refuses to decide a request; this is logged once", cause);
+            String service = "FluxGate at " + client.address().toString().replaceFirst("/$", "");
+            String message = " rejects the calls of the middleware: " + cause.getMessage() + "; ";
+            LOG.log(Level.ERROR, service + message + client.onError().effect());
         }
         return Decision.failed(client.onError()).orElseThrow(() -> new CompletionException(cause));
     }

@@ -5,6 +5,7 @@ import io.fluxgate.spring.FilterSettings;
 import io.fluxgate.spring.FluxGateProperties;
 import io.fluxgate.spring.LimiterFactory;
 import io.fluxgate.spring.RequestContextCustomizer;
+import io.fluxgate.spring.method.RateLimitPostProcessor;
 import io.fluxgate.spring.servlet.FluxGateFilter;
 import io.fluxgate.spring.servlet.RefusalResolver;
 import jakarta.servlet.DispatcherType;
@@ -13,6 +14,7 @@ import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.List;
 import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.beans.factory.SmartInitializingSingleton;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBooleanProperty;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
@@ -54,6 +56,15 @@ public class FluxGateServletAutoConfiguration {
                     registration.setEnabled(false);
                 });
         return registration;
+    }
+
+    @Bean
+    @ConditionalOnBooleanProperty(name = "fluxgate.ratelimit.filter-enabled", matchIfMissing = true)
+    public SmartInitializingSingleton fluxGateFilterReport(
+            FluxGateProperties properties,
+            ObjectProvider<FilterSettings> annotated,
+            ObjectProvider<RateLimitPostProcessor> methods) {
+        return FilterRule.report(properties, annotated, methods);
     }
 
     /** Answers for limited methods. */

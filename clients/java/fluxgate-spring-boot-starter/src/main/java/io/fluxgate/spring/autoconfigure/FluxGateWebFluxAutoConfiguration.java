@@ -4,9 +4,11 @@ import io.fluxgate.spring.FilterSettings;
 import io.fluxgate.spring.FluxGateProperties;
 import io.fluxgate.spring.LimiterFactory;
 import io.fluxgate.spring.ReactiveRequestContextCustomizer;
+import io.fluxgate.spring.method.RateLimitPostProcessor;
 import io.fluxgate.spring.webflux.FluxGateWebFilter;
 import io.fluxgate.spring.webflux.RefusalHandler;
 import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.beans.factory.SmartInitializingSingleton;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnBooleanProperty;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
@@ -36,6 +38,15 @@ public class FluxGateWebFluxAutoConfiguration {
                 .<WebFilter>map(settings -> new FluxGateWebFilter(
                         limiters.limiter(settings), customizers.orderedStream().toList(), settings.order()))
                 .orElse((exchange, chain) -> chain.filter(exchange));
+    }
+
+    @Bean
+    @ConditionalOnBooleanProperty(name = "fluxgate.ratelimit.filter-enabled", matchIfMissing = true)
+    public SmartInitializingSingleton fluxGateFilterReport(
+            FluxGateProperties properties,
+            ObjectProvider<FilterSettings> annotated,
+            ObjectProvider<RateLimitPostProcessor> methods) {
+        return FilterRule.report(properties, annotated, methods);
     }
 
     /** Lets limited methods find the exchange that calls them. */

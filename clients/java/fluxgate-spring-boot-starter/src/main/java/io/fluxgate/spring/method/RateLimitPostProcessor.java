@@ -13,6 +13,8 @@ import org.springframework.aop.support.annotation.AnnotationMatchingPointcut;
 public final class RateLimitPostProcessor extends AbstractBeanFactoryAwareAdvisingPostProcessor {
     private static final long serialVersionUID = 1;
 
+    private volatile boolean hasLimitedMethods;
+
     public RateLimitPostProcessor(
             Supplier<LimiterFactory> limiters,
             Supplier<CurrentRequest> requests,
@@ -26,5 +28,17 @@ public final class RateLimitPostProcessor extends AbstractBeanFactoryAwareAdvisi
         setProxyTargetClass(true);
         // Limits come before transactions and the like.
         setBeforeExistingAdvisors(true);
+    }
+
+    /** Returns whether a bean that has been made so far has limited methods. */
+    public boolean hasLimitedMethods() {
+        return hasLimitedMethods;
+    }
+
+    @Override
+    protected boolean isEligible(Class<?> targetClass) {
+        boolean isLimited = super.isEligible(targetClass);
+        hasLimitedMethods |= isLimited;
+        return isLimited;
     }
 }

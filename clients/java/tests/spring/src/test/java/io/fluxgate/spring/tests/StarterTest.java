@@ -1,6 +1,7 @@
 package io.fluxgate.spring.tests;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -21,9 +22,12 @@ import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.test.system.CapturedOutput;
+import org.springframework.boot.test.system.OutputCaptureExtension;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.context.annotation.Import;
@@ -34,6 +38,7 @@ import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
 
 /** Programs that have nothing but the starter and its properties. */
+@ExtendWith(OutputCaptureExtension.class)
 class StarterTest {
     private Service service;
 
@@ -176,6 +181,38 @@ class StarterTest {
             assertEquals(429, denied.status());
             assertNull(Limits.json(denied).get("retry_after_ms"));
         }
+        try (Program program = program(
+                kind,
+                "fluxgate.ratelimit.default-rule-set-id",
+                "posts",
+                "fluxgate.ratelimit.missing-rule-behavior",
+                "DENY")) {
+            RawRequest.Response denied = Limits.get(program.port(), "/api/hello");
+            assertEquals(429, denied.status());
+            assertEquals("no rule applies to it", Limits.json(denied).get("detail"));
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aProgramWithLimitedMethodsOnlyIsNotWarned(Kind kind, CapturedOutput output) {
+        String[] logs = {"logging.level.io.fluxgate", "info"};
+        program(kind, logs).close();
+        assertTrue(output.getOut().contains(" INFO "), output.getOut());
+        assertTrue(output.getOut().contains("only methods with @RateLimit are limited"), output.getOut());
+        assertFalse(output.getOut().contains("requests are not limited"), output.getOut());
+    }
+
+    @Test
+    void aBadAddressIsShownWithoutAStackTrace(CapturedOutput output) {
+        assertThrows(RuntimeException.class, () -> program(Kind.SERVLET, "fluxgate.url", "localhost:8081"));
+        String shown = output.getAll();
+        assertTrue(shown.contains("APPLICATION FAILED TO START"), shown);
+        String reason = "fluxgate.url: expected the address of a service, such as http://127.0.0.1:8081, "
+                + "found \"localhost:8081\"";
+        assertTrue(shown.contains(reason), shown);
+        assertTrue(shown.contains("Change the property fluxgate.url"), shown);
+        assertFalse(shown.contains("\tat "), shown);
     }
 
     @ParameterizedTest
@@ -283,7 +320,7 @@ class StarterTest {
         // The file is read at the start, and says what is wrong.
         RuntimeException error =
                 assertThrows(RuntimeException.class, () -> program(Kind.SERVLET, "fluxgate.ca", "/does/not/exist"));
-        assertTrue(causes(error).contains("fluxgate.ca"), causes(error));
+        assertTrue(causes(error).contains("fluxgate.ca: there is no file /does/not/exist"), causes(error));
     }
 
     private static String causes(Throwable error) {
