@@ -3,6 +3,7 @@
 mod charge;
 mod combine;
 mod outcome;
+mod rule_outcome;
 mod uses;
 mod waiting;
 
@@ -21,6 +22,7 @@ use crate::time::{Micros, Retry, Timestamp};
 pub use charge::Charge;
 use outcome::WaitStatus;
 pub use outcome::{Outcome, WaitRefusal};
+pub use rule_outcome::RuleOutcome;
 pub use uses::BandUse;
 use uses::RecordedUse;
 
@@ -77,6 +79,9 @@ pub struct Decision {
     /// The use of each enforced band that is reported, if a rule reports any.
     uses: Vec<RecordedUse>,
     wait: WaitStatus,
+    /// Whether the request passes by itself, but was not charged, because another one of the same
+    /// call is denied.
+    is_uncharged: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +91,8 @@ struct DecidedRule {
     /// Whether it was decided as a shadow rule, which with a rollout depends on the identity.
     is_shadow: bool,
     denies: bool,
+    /// Whether the rule by itself would never let the request pass.
+    is_never: bool,
 }
 
 /// The hold of a charge.
@@ -368,6 +375,7 @@ impl Decision {
             levels: Vec::new(),
             uses: Vec::new(),
             wait: WaitStatus::None,
+            is_uncharged: false,
         }
     }
 

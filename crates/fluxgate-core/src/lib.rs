@@ -115,7 +115,9 @@ pub use band::Band;
 pub use calendar::{Calendar, CalendarUnit, TimeZone, UnknownTimeZone};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder, RequestFields};
-pub use decision::{BandLevel, BandUse, Charge, Decision, Outcome, Violation, WaitRefusal};
+pub use decision::{
+    BandLevel, BandUse, Charge, Decision, Outcome, RuleOutcome, Violation, WaitRefusal,
+};
 pub use hold::{HoldId, ParseHoldIdError, Settled, Settlement};
 pub use key::{IdentityError, IdentityRef, KeyPart, KeyPartError, OnMissingKey, StoredIdentity};
 pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit};

@@ -91,6 +91,7 @@ impl Decision {
                 decision.add_hold(plan, shadow);
             } else {
                 // Nothing was charged.
+                decision.is_uncharged = decision.allowed;
                 decision.hold = None;
                 decision.reservations = Vec::new();
             }
@@ -116,6 +117,7 @@ impl Decision {
             bands: 0..0,
             is_shadow: false,
             denies,
+            is_never: denies,
         });
         if denies {
             decision.remaining = Some(0);
@@ -176,17 +178,20 @@ impl Decision {
 
     fn add_enforced(&mut self, applied: &AppliedRule, verdicts: &mut slice::Iter<'_, Verdict>) {
         let before = self.violated.len();
-        if applied.bands.is_empty() {
+        let mut is_never = applied.bands.is_empty();
+        if is_never {
             self.add_band(applied.rule, None, &Verdict::NEVER);
         }
         for (band, verdict) in applied.bands.clone().zip(verdicts) {
             self.add_band(applied.rule, Some(band), verdict);
+            is_never |= verdict.retry_after == Retry::Never;
         }
         self.rules.push(DecidedRule {
             rule: applied.rule,
             bands: applied.bands.clone(),
             is_shadow: false,
             denies: self.violated.len() > before,
+            is_never,
         });
     }
 
@@ -244,6 +249,7 @@ impl Decision {
             bands: applied.bands.clone(),
             is_shadow: true,
             denies,
+            is_never: false,
         });
     }
 }

@@ -69,6 +69,13 @@ impl RuleSets {
 }
 
 impl RuleSet {
+    /// Writes the rule set as it stands in a rule file, below `rule_sets`.
+    pub fn to_yaml(&self) -> String {
+        let mut text = String::new();
+        write_set(self, &mut text);
+        text
+    }
+
     /// Returns the fields of a rule, also of a disabled one, with their values as YAML, without
     /// those that have a default. The conditions are fields of their own: `match.path`.
     pub fn written_fields(&self, id: &str) -> Vec<(String, String)> {

@@ -39,6 +39,7 @@ mod rule_files;
 mod rule_forms;
 mod rule_leases;
 mod rule_numbers;
+mod rule_outcomes;
 mod rule_verdicts;
 mod rules;
 mod sequences;
