@@ -263,7 +263,7 @@ impl Cluster {
         Node::new(location, Arc::clone(&self.events))
     }
 
-    fn refresh_in_background(self: &Arc<Self>) {
+    pub(crate) fn refresh_in_background(self: &Arc<Self>) {
         if lock(&self.state).is_fresh() || self.refreshing.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -25,6 +25,8 @@ pub(crate) enum CallError {
     Failed(StoreError),
 }
 
+const MISSING_SCRIPT: &str = "the server does not keep the script that it was given";
+
 /// The host and port of a node.
 pub(crate) type Address = (String, u16);
 
@@ -33,10 +35,7 @@ impl From<CallError> for StoreError {
     fn from(cause: CallError) -> Self {
         match cause {
             CallError::ReadOnly(error) | CallError::Failed(error) => error,
-            CallError::NoScript => error(
-                reason::REDIS_ERROR,
-                "the server does not keep the script that it was given",
-            ),
+            CallError::NoScript => error(reason::REDIS_ERROR, MISSING_SCRIPT),
             CallError::Moved((host, port)) | CallError::Ask((host, port)) => error(
                 reason::CLUSTER_DOWN,
                 &format!("the slot keeps moving, last to {host}:{port}"),
@@ -142,6 +141,11 @@ fn is_permission_error(detail: &str) -> bool {
 /// Returns whether the server itself reported the error, so that the connection still works.
 pub(crate) fn is_server_error(cause: &RedisError) -> bool {
     cause.clone().into_server_errors().is_some()
+}
+
+/// Returns whether a call failed because the server lacks the script.
+pub(crate) fn is_missing_script(error: &StoreError) -> bool {
+    error.message == MISSING_SCRIPT
 }
 
 /// Returns whether the server did not answer as a Redis server does.

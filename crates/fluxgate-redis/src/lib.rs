@@ -90,6 +90,7 @@ mod near_cache;
 mod node;
 mod per_runtime;
 pub mod reason;
+pub mod record;
 mod rule_store;
 mod script;
 mod sentinel;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fluxgate_core::StoreError;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::back_off::BackOff;
 use crate::breaker::{Breaker, BreakerState, Permit};
@@ -193,6 +193,30 @@ impl Node {
             permit.record_no_answer();
         }
         Err(cause)
+    }
+
+    /// Sends commands together, and returns the reply to each, which may be an error of the
+    /// server. No decision waits for them, so the breaker neither stops them nor learns from them.
+    pub(crate) async fn pipeline(
+        self: &Arc<Self>,
+        commands: &Pipeline,
+        deadline: Instant,
+    ) -> Result<Vec<Value>, StoreError> {
+        let shared = self.shared_connection();
+        let connection = match timeout_at(deadline, self.connection(&shared)).await {
+            Ok(connection) => connection?,
+            Err(_) => return Err(no_answer(&self.name())),
+        };
+        let number = connection.number;
+        let mut commands_of = connection.inner.commands;
+        let replies = commands_of.send_packed_commands(commands, 0, commands.len());
+        let cause = match timeout_at(deadline, replies).await {
+            Ok(Ok(replies)) => return Ok(replies),
+            Ok(Err(cause)) => call_error(&cause),
+            Err(_) => CallError::Failed(no_answer(&self.name())),
+        };
+        shared.discard(number, &cause);
+        Err(cause.into())
     }
 
     /// Drops the connection after a malformed reply, because the next reply may belong to another

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::{Clock, StoreError, SystemClock, Timestamp};
-use redis::{Cmd, FromRedisValue, Value};
+use redis::{Cmd, FromRedisValue, Pipeline, Value};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
@@ -14,7 +14,7 @@ use crate::batch::{Batcher, bytes_of};
 use crate::breaker::BreakerState;
 use crate::cluster::{Cluster, hash_slot_of};
 use crate::codec::{Answer, Call, Request};
-use crate::error::{CallError, bad_response, no_answer, unexpected};
+use crate::error::{CallError, bad_response, call_error, no_answer, unexpected};
 use crate::events::Events;
 use crate::node::{Node, Operation};
 use crate::per_runtime::PerRuntime;
@@ -148,6 +148,56 @@ impl Servers {
         let deadline = Instant::now() + COMMAND_TIMEOUT;
         let reply = self.perform(Operation::Command(command), key.as_bytes(), deadline);
         redis::from_redis_value(reply.await?).map_err(|_| unexpected(what))
+    }
+
+    /// Sends commands together to the servers that have their keys, outside the path of decisions.
+    /// Returns the reply to each. On a cluster, a command whose key is moving fails; the next call
+    /// finds where it is.
+    pub(crate) async fn pipeline(
+        &self,
+        commands: &[(&[u8], Cmd)],
+        deadline: Instant,
+    ) -> Vec<Result<Value, StoreError>> {
+        let mut replies: Vec<_> = commands.iter().map(|_| Err(no_answer("Redis"))).collect();
+        // By node, in the order in which they are first needed.
+        let mut parts: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
+        for (index, (key, _)) in commands.iter().enumerate() {
+            match self.node_of(key, deadline).await {
+                Ok(node) => match parts
+                    .iter_mut()
+                    .find(|(known, _)| Arc::ptr_eq(known, &node))
+                {
+                    Some((_, part)) => part.push(index),
+                    None => parts.push((node, vec![index])),
+                },
+                Err(cause) => replies[index] = Err(cause),
+            }
+        }
+        let mut has_moved = false;
+        for (node, part) in parts {
+            let mut pipeline = Pipeline::with_capacity(part.len());
+            for index in &part {
+                pipeline.add_command(commands[*index].1.clone());
+            }
+            match node.pipeline(&pipeline, deadline).await {
+                Ok(values) => {
+                    for (index, value) in part.into_iter().zip(values) {
+                        let value = value.extract_error().map_err(|cause| call_error(&cause));
+                        has_moved |= matches!(value, Err(CallError::Moved(_) | CallError::Ask(_)));
+                        replies[index] = value.map_err(StoreError::from);
+                    }
+                }
+                Err(cause) => {
+                    has_moved = true;
+                    part.into_iter()
+                        .for_each(|index| replies[index] = Err(cause.clone()));
+                }
+            }
+        }
+        if has_moved && let Ok(ServerKind::Cluster(cluster)) = self.detected(deadline).await {
+            cluster.refresh_in_background();
+        }
+        replies
     }
 
     /// Runs a script or a command on the server that has `key`.

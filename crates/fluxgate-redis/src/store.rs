@@ -20,6 +20,7 @@ use crate::heartbeats::Heartbeats;
 use crate::holds;
 use crate::lease::LeaseCounts;
 use crate::lease_keeper;
+use crate::record::Record;
 use crate::rule_store::RuleStore;
 use crate::servers::Servers;
 use crate::usage_record::UsageRecord;
@@ -75,6 +76,14 @@ impl RedisStore {
     pub fn usage_record(&self) -> UsageRecord {
         let decider = &self.0.decider;
         UsageRecord::new(Arc::clone(&decider.servers), &decider.naming.prefix)
+    }
+
+    /// Returns the record of what happened, which is kept for `keep`. `instance` must be an id that
+    /// no other process has, nor this one before a restart.
+    pub fn record(&self, instance: &str, keep: Duration) -> Record {
+        let decider = &self.0.decider;
+        let servers = Arc::clone(&decider.servers);
+        Record::new(servers, &decider.naming.prefix, instance, keep)
     }
 
     /// Returns the heartbeats of the instances that share this store.

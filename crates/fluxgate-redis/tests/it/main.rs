@@ -21,6 +21,7 @@ mod library;
 mod load;
 mod near_cache;
 mod never_exceeded;
+mod record;
 mod reservations;
 mod reset;
 mod rule_model;
