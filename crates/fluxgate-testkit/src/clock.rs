@@ -100,6 +100,11 @@ impl SleepyClock {
         ShiftedClock::apply(&self.dir, command);
     }
 
+    /// Sets how far the wall clock is off.
+    pub fn shift(&self, skew: Skew) {
+        self.clock.set(skew);
+    }
+
     /// Stops the monotonic clock for good.
     pub fn stop(&self) {
         self.clock.write(1, 1);

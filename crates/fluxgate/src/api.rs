@@ -5,10 +5,12 @@ mod blocking_pool;
 pub(crate) mod body;
 mod check;
 mod consume;
+mod denials;
 pub(crate) mod explain;
 pub(crate) mod fast_path;
 mod forward_auth;
 mod health;
+mod history;
 mod holds;
 mod identity;
 mod openfluxgate;
@@ -67,6 +69,8 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
         .route("/v1/top", get(top::top))
         .route("/v1/usage", get(usage::usage))
         .route("/v1/recent", get(recent::recent))
+        .route("/v1/history", get(history::history))
+        .route("/v1/denials", get(denials::denials))
         .route("/v1/instances", get(overview::instances))
         .route("/v1/session", get(overview::session))
         .route("/", get(console::redirect))

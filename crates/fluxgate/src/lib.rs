@@ -13,6 +13,7 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grpc;
+mod history;
 mod hold_span;
 mod identities;
 mod instances;

@@ -23,7 +23,9 @@ use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
 use crate::grpc;
+use crate::history::{History, HistorySources};
 use crate::identities::Identities;
+use crate::instances::Instances;
 use crate::reload::{ConfigFile, RuleReloader, rule_source};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, listen};
@@ -84,7 +86,24 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     }
     // In the order of the listeners.
     let descriptors = [api, grpc, resp, clients];
-    let api = ApiState::new(Arc::clone(&engine), admin, filters.clone(), closing.clone());
+    let instances = Instances::default();
+    let history = config.history.map(|history| {
+        let sources = HistorySources {
+            engine: Arc::clone(&engine),
+            rule_store: admin.reloader.source.rule_store().cloned(),
+            hides_identities: admin.hides_identities,
+            runtime: main.handle().clone(),
+        };
+        History::new(sources, history, instances.id())
+    });
+    let api = ApiState::new(
+        Arc::clone(&engine),
+        admin,
+        filters.clone(),
+        instances,
+        history.clone(),
+        closing.clone(),
+    );
     let cores = thread::available_parallelism().map_or(1, usize::from);
     // Before the addresses are open, because requests may arrive at once.
     if let Some(rules) = rules {
@@ -147,6 +166,13 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
             alive.instances.keep_alive(engine, live, closing).await;
         });
         tokio::spawn(async move { api.admin.keep_current().await });
+        if let Some(history) = &history {
+            let (collecting, writing) = (Arc::clone(history), Arc::clone(history));
+            tokio::spawn(async move { collecting.collect_each_second().await });
+            tokio::spawn(async move { writing.write_regularly().await });
+            let following = Arc::clone(history);
+            tokio::spawn(async move { following.follow_rules().await });
+        }
         for tls in tls.into_iter().flatten() {
             tokio::spawn(async move { tls.keep_current().await });
         }
@@ -169,6 +195,9 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         });
         let _ = joined.await;
         counted.usage.finish(&engine, &counted.instances).await;
+        if let Some(history) = &history {
+            history.write_last().await;
+        }
         // This task removes the instance from the list.
         let _ = alive.await;
         if let Some(store) = engine.store().redis() {

@@ -1,6 +1,7 @@
 //! Metrics, logs and traces.
 
 mod clock;
+mod denial_table;
 mod denials;
 mod live;
 pub(crate) mod log;
@@ -8,13 +9,14 @@ mod metrics;
 mod open_holds;
 mod otlp;
 mod recent;
+mod rule_names;
 mod sampler;
 mod store_outage;
 mod top;
 pub(crate) mod trace_context;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::key::{Fingerprinter, RuleNumber, SubjectBytes, describe_identity};
@@ -28,10 +30,12 @@ use quanta::Instant;
 use tracing::field;
 
 pub(crate) use clock::{now, unix_time};
+pub(crate) use denial_table::{DenialTable, DeniedIdentity};
 pub(crate) use live::LiveSecond;
-pub(crate) use metrics::{AdminDenial, StoreGauges};
+pub(crate) use metrics::{AdminDenial, HistoryCounts, RuleTotals, StoreGauges};
 pub(crate) use otlp::Exporter;
 pub(crate) use recent::{MAX_RECENT, RecentRequest};
+pub(crate) use rule_names::RuleNames;
 pub(crate) use top::{MAX_WINDOW, OutcomeCounts, TopBy, TopEntry, TopList, TopOutcome, is_text};
 pub(crate) use trace_context::RequestIds;
 
@@ -67,6 +71,8 @@ pub(crate) struct Telemetry {
     spans: Option<SpanQueue>,
     /// Whether requests are recorded.
     is_recording: bool,
+    /// Whether it is recorded who was denied.
+    keeps_denials: AtomicBool,
     /// Hashes identities to count them.
     fingerprinter: Fingerprinter,
 }
@@ -129,6 +135,7 @@ impl Telemetry {
             tls_failures: Sampler::new(10, 1),
             spans,
             is_recording,
+            keeps_denials: AtomicBool::new(false),
             fingerprinter: Fingerprinter::random(),
         };
         (telemetry, exporter)
@@ -232,11 +239,13 @@ impl Telemetry {
         let outcome = decision.outcome;
         self.metrics
             .count_decision("", None, outcome, decision.allowed, took, None);
+        self.metrics.count_rule("", None, outcome);
         if comes_from_store(outcome) {
             self.store_outage.record_answer(now);
         }
         self.count_ad_hoc(key, cost, decision, now);
         if !decision.allowed {
+            self.count_denial("", None, outcome, None, None, None, now);
             self.log_denial(now, origin, || Denial {
                 rule_set: None,
                 rule: None,
@@ -273,11 +282,13 @@ impl Telemetry {
         let set_name = rule_set.unwrap_or_default();
         self.metrics
             .count_decision(set_name, rule, outcome, is_allowed, took, used);
+        self.count_rules(set_name, decision);
         self.count_identities(identity, decision, now);
         if comes_from_store(outcome) && set.is_some() {
             self.store_outage.record_answer(now);
         }
         if !is_allowed || outcome == Outcome::ShadowDenied {
+            self.count_denials(set_name, identity, decision, now);
             let refusal = decision.wait_refusal();
             if let Some(refusal) = refusal {
                 let shards = &self.metrics.shards;
@@ -295,6 +306,109 @@ impl Telemetry {
                     .and_then(|(set, rule)| self.describe_identity(identity, set, rule)),
             });
         }
+    }
+
+    /// Counts a decision for each rule that was charged or refused; without any rule, once.
+    fn count_rules(&self, rule_set: &str, decision: &Decision) {
+        for it in decision.rule_outcomes() {
+            self.metrics.count_rule(rule_set, Some(it.rule), it.outcome);
+        }
+        if decision.rules().next().is_none() {
+            self.metrics.count_rule(rule_set, None, decision.outcome());
+        }
+    }
+
+    /// Returns the counters of the record of what happened.
+    pub(crate) fn history(&self) -> &HistoryCounts {
+        &self.metrics.history
+    }
+
+    /// Starts to record who is denied.
+    pub(crate) fn keep_denials(&self) {
+        self.keeps_denials.store(true, Ordering::Relaxed);
+    }
+
+    /// Records who was denied, by which rules.
+    fn count_denials(
+        &self,
+        rule_set: &str,
+        source: IdentitySource<'_>,
+        decision: &Decision,
+        now: Duration,
+    ) {
+        let context = match source {
+            IdentitySource::Request(context) => Some(context),
+            IdentitySource::Values(_) => None,
+        };
+        if decision.rules().next().is_none() {
+            let outcome = decision.outcome();
+            self.count_denial(rule_set, None, outcome, None, None, context, now);
+        }
+        for it in decision.rule_outcomes() {
+            if !it.refused && it.outcome != Outcome::ShadowDenied {
+                continue;
+            }
+            let limits = it.rule.action() == RuleAction::Limit;
+            let set = decision.rule_set().filter(|_| limits);
+            let identity = set.and_then(|set| source.identity(set, it.rule));
+            let (identity, band) = (identity.as_deref(), it.band.map(Band::id));
+            self.count_denial(
+                rule_set,
+                Some(it.rule),
+                it.outcome,
+                identity,
+                band,
+                context,
+                now,
+            );
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are what a row has")]
+    fn count_denial(
+        &self,
+        rule_set: &str,
+        rule: Option<&ActiveRule>,
+        outcome: Outcome,
+        identity: Option<&[u8]>,
+        band: Option<&str>,
+        context: Option<&RequestContext<'_>>,
+        at: Duration,
+    ) {
+        if !self.keeps_denials.load(Ordering::Relaxed) {
+            return;
+        }
+        let hash = identity.map_or(0, |identity| self.fingerprinter.of(identity));
+        let shards = &self.metrics.shards;
+        shards.count_decision(rule_set, rule, |shard, counters| {
+            lock(&shard.denials).count(&denial_table::Denial {
+                names: &counters.names,
+                identity,
+                hash,
+                outcome,
+                band,
+                context,
+                at,
+            });
+        });
+    }
+
+    /// Passes to `each` who was denied since the last time, by thread.
+    pub(crate) fn take_denials(&self, mut each: impl FnMut(&DenialTable)) {
+        for shard in self.metrics.shards.all() {
+            // The thread does not wait while its table is read.
+            let taken = lock(&shard.denials).take();
+            if let Some(mut table) = taken {
+                each(&table);
+                table.clear();
+                lock(&shard.denials).put_back(table);
+            }
+        }
+    }
+
+    /// Returns the outcomes of all rules since the service started.
+    pub(crate) fn rule_totals(&self) -> RuleTotals {
+        self.metrics.read_rule_totals()
     }
 
     /// Counts a request for the identity that each rule counts.

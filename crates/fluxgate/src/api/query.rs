@@ -29,6 +29,17 @@ pub(super) fn count(name: &str, value: &str, most: usize) -> Result<usize, Probl
     count.ok_or_else(|| expected(name, &format!("1 to {most}"), value))
 }
 
+/// Reads a name; an empty one is as good as none.
+pub(super) fn name(value: String) -> Option<String> {
+    Some(value).filter(|value| !value.is_empty())
+}
+
+/// Reads a time in milliseconds since 1970.
+pub(super) fn millis(name: &str, value: &str) -> Result<u64, Problem> {
+    let millis = value.parse().ok();
+    millis.ok_or_else(|| expected(name, "a time in milliseconds since 1970", value))
+}
+
 /// Returns the error for an invalid value.
 pub(super) fn expected(name: &str, expected: &str, value: &str) -> Problem {
     Problem::bad_request(format!("`{name}` must be {expected}, not {value:?}"))

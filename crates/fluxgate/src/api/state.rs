@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::blocking_pool::BlockingPool;
 use crate::admin::AdminAccess;
 use crate::engine::{Engine, Filters};
+use crate::history::History;
 use crate::instances::Instances;
 use crate::live::LiveFeed;
 use crate::usage::Usage;
@@ -33,6 +34,8 @@ pub(crate) struct ApiState {
     pub(crate) live: LiveFeed,
     pub(crate) instances: Instances,
     pub(crate) usage: Usage,
+    /// What happened, if it is recorded.
+    pub(crate) history: Option<Arc<History>>,
     /// Cancelled when the service shuts down.
     pub(crate) closing: CancellationToken,
 }
@@ -42,6 +45,8 @@ impl ApiState {
         engine: Arc<Engine>,
         admin: AdminAccess,
         filters: Filters,
+        instances: Instances,
+        history: Option<Arc<History>>,
         closing: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -52,8 +57,9 @@ impl ApiState {
             write_pool: BlockingPool::default(),
             read_pool: BlockingPool::default(),
             live: LiveFeed::default(),
-            instances: Instances::default(),
             usage: Usage::default(),
+            instances,
+            history,
             closing,
         })
     }

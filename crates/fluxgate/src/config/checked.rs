@@ -8,6 +8,7 @@ use fluxgate_redis::HashKeys;
 
 use super::filters::{self, Filter};
 use super::gateway::Gateway;
+use super::history::History;
 use super::listen::{Listen, Tls};
 use super::rules::Rules;
 use super::section::Section;
@@ -38,6 +39,8 @@ pub struct Config {
     pub admin: Admin,
     /// Logs and traces.
     pub telemetry: Telemetry,
+    /// How much is kept of what happened; `None` if nothing is.
+    pub history: Option<History>,
     /// How the service shuts down.
     pub shutdown: Shutdown,
 }
@@ -95,6 +98,7 @@ impl Config {
             "call_limits",
             "admin",
             "telemetry",
+            "history",
             "shutdown",
         ];
         const ON_MISSING: [(&str, OnMissingRuleSet); 2] = [
@@ -131,6 +135,7 @@ impl Config {
         let config = Self {
             admin: Admin::read(root, &listen),
             telemetry: Telemetry::read(root),
+            history: History::read(root),
             shutdown: Shutdown::read(root),
             call_limits: CallLimits::read(root),
             on_missing_rule_set: options.on_missing_rule_set,

@@ -19,6 +19,7 @@ use crate::admin::AdminAccess;
 use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Rules};
 use crate::engine::{Engine, Filters};
+use crate::instances::Instances;
 use crate::reload::{RuleReloader, rule_source};
 
 static SETTINGS: LazyLock<(RawConfig, Config, RuleSets)> = LazyLock::new(|| {
@@ -63,7 +64,14 @@ fn router() -> Router {
     let admin = AdminAccess::new(config, reloader, Arc::clone(engine.telemetry()))
         .expect("there are no tokens");
     let filters = Filters::new(config).expect("the config verifies no tokens");
-    let state = ApiState::new(engine, admin, filters, CancellationToken::new());
+    let state = ApiState::new(
+        engine,
+        admin,
+        filters,
+        Instances::default(),
+        None,
+        CancellationToken::new(),
+    );
     api::router(&state)
 }
 

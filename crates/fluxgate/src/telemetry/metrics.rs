@@ -5,6 +5,7 @@
 
 mod durations;
 mod exposition;
+mod history;
 mod process;
 mod render;
 mod shard;
@@ -20,12 +21,15 @@ use fluxgate_redis::lease::LeaseCounts;
 use fluxgate_redis::reason;
 
 use fluxgate_http::server::Listener;
+pub(crate) use history::HistoryCounts;
 pub(super) use render::render_metrics;
 pub(super) use shard::lock;
 use shard::{STATUS_CLASSES, Shards};
 pub(crate) use shared::AdminDenial;
 use shared::{AdminDenials, LlmCounts};
 pub(super) use totals::DecisionTotals;
+pub(crate) use totals::RuleTotals;
+use totals::read_rule_totals;
 
 /// All metrics of the service.
 #[derive(Debug)]
@@ -39,6 +43,7 @@ pub(super) struct Metrics {
     pub(super) spans: SpanCounts,
     pub(super) llm: LlmCounts,
     pub(super) admin: AdminDenials,
+    pub(super) history: HistoryCounts,
 }
 
 /// The results of loading the rules.
@@ -84,6 +89,7 @@ impl Metrics {
             spans: SpanCounts::default(),
             llm: LlmCounts::default(),
             admin: AdminDenials::default(),
+            history: HistoryCounts::default(),
         }
     }
 
@@ -111,6 +117,20 @@ impl Metrics {
                     decisions.most_used.store(used, Ordering::Relaxed);
                 }
             });
+    }
+
+    /// Counts a decision for a rule that took part in it, by the outcome of this rule. Without a
+    /// rule, it is the outcome of the decision.
+    pub(super) fn count_rule(&self, rule_set: &str, rule: Option<&ActiveRule>, outcome: Outcome) {
+        let shards = &self.shards;
+        shards.count_decision(rule_set, rule, |_, counters| {
+            counters.own_outcomes[outcome as usize].add(1);
+        });
+    }
+
+    /// Reads the outcomes of all rules.
+    pub(super) fn read_rule_totals(&self) -> RuleTotals {
+        read_rule_totals(&self.shards)
     }
 
     /// Reads all counters of decisions.
@@ -202,6 +222,11 @@ mod tests {
         count(&after, 5);
         count(&before, 2);
         metrics.count_decision("", None, Outcome::NoRule, true, Duration::ZERO, None);
+        for rules in [&before, &after] {
+            let rule = &rules.get("s").unwrap().rules()[0];
+            metrics.count_rule("s", Some(rule), Outcome::ShadowDenied);
+        }
+        metrics.count_rule("", None, Outcome::NoRule);
         let text = render_metrics(&metrics, &StoreGauges::default(), &HoldCounts::default());
         let decisions = text
             .lines()
@@ -211,6 +236,16 @@ mod tests {
             [
                 "fluxgate_decisions_total{rule_set=\"\",rule=\"\",outcome=\"no_rule\"} 1",
                 "fluxgate_decisions_total{rule_set=\"s\",rule=\"r\",outcome=\"denied\"} 37",
+            ]
+        );
+        let by_rule = text
+            .lines()
+            .filter(|line| line.starts_with("fluxgate_rule_decisions_total{"));
+        assert_eq!(
+            by_rule.collect::<Vec<_>>(),
+            [
+                "fluxgate_rule_decisions_total{rule_set=\"\",rule=\"\",outcome=\"no_rule\"} 1",
+                "fluxgate_rule_decisions_total{rule_set=\"s\",rule=\"r\",outcome=\"shadow_denied\"} 2",
             ]
         );
     }

@@ -48,6 +48,7 @@ on_missing_rule_set: allow
 call_limits: { on_error: local }
 admin: { tokens_file: /etc/fluxgate/tokens }
 telemetry: { log: json, level: info, otlp: null }
+history: { keep: 7d, denials: 100000, identities: 1000 }
 "#;
 
 /// One rule set, `api`.

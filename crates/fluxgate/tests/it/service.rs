@@ -15,6 +15,7 @@ mod cross_origin;
 mod explain;
 mod grpc;
 mod handles;
+mod history;
 pub(crate) mod http_rules;
 mod irregular_files;
 mod leases;

@@ -12,8 +12,8 @@ use fluxgate_redis::reason;
 use super::durations::{BOUNDS, DurationTotals, Tally};
 use super::exposition::{Exposition, Family, Kind};
 use super::process;
-use super::shard::{RuleCounters, STATUS_CLASSES, Shard};
-use super::{Metrics, ReloadStatus, StoreGauges};
+use super::shard::{STATUS_CLASSES, Shard};
+use super::{Metrics, ReloadStatus, RuleTotals, StoreGauges};
 use crate::telemetry::open_holds::HoldCounts;
 use crate::telemetry::{clock, log};
 
@@ -28,6 +28,7 @@ pub(in crate::telemetry) fn render_metrics(
     let shards = metrics.shards.all();
     let mut out = Exposition::default();
     render_decisions(&mut out, &shards);
+    render_rule_decisions(&mut out, &metrics.read_rule_totals());
     render_durations(&mut out, &shards);
     let reasons = reason::ALL.map(|reason| reason.name());
     let help = "Requests denied because the store failed.";
@@ -53,6 +54,7 @@ pub(in crate::telemetry) fn render_metrics(
     render_store(&mut out, store);
     render_reload(&metrics.reload, &mut out);
     metrics.admin.render(&mut out);
+    metrics.history.render(&mut out);
     render_responses(&mut out, &shards);
     let help = "TLS handshakes that failed, by listener.";
     let family = out.family("fluxgate_tls_handshake_failures_total", Kind::Counter, help);
@@ -109,8 +111,8 @@ fn render_decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
     // it resets on change.
     let mut by_rule: BTreeMap<_, [u64; Outcome::ALL.len()]> = BTreeMap::new();
     for decisions in &all {
-        let RuleCounters { rule_set, rule, .. } = &**decisions;
-        let sums = by_rule.entry((rule_set, rule)).or_default();
+        let names = &decisions.names;
+        let sums = by_rule.entry((&names.rule_set, &names.rule)).or_default();
         for (sum, count) in sums.iter_mut().zip(&decisions.by_outcome) {
             *sum += count.get();
         }
@@ -138,6 +140,22 @@ fn render_decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
     let help = "Decisions made by the local fallback because the store failed.";
     let name = "fluxgate_fallback_decisions_total";
     out.one(name, Kind::Counter, help, fallbacks);
+}
+
+fn render_rule_decisions(out: &mut Exposition, totals: &RuleTotals) {
+    let help = "Decisions by every rule that was charged or refused, and by its own outcome.";
+    let mut family = out.family("fluxgate_rule_decisions_total", Kind::Counter, help);
+    for ((rule_set, rule), sums) in totals {
+        let outcomes = Outcome::ALL.iter().zip(sums);
+        for (outcome, sum) in outcomes.filter(|(_, sum)| **sum > 0) {
+            let labels: [(&str, &str); 3] = [
+                ("rule_set", rule_set),
+                ("rule", rule),
+                ("outcome", outcome.name()),
+            ];
+            family.sample(&labels, *sum);
+        }
+    }
 }
 
 fn render_durations(out: &mut Exposition, shards: &[Arc<Shard>]) {

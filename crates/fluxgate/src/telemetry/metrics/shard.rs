@@ -10,7 +10,9 @@ use fluxgate_http::server::Listener;
 use fluxgate_redis::reason;
 
 use super::durations::{DurationHistogram, Tally};
+use crate::telemetry::denial_table::DenialTables;
 use crate::telemetry::recent::RecentRequests;
+use crate::telemetry::rule_names::RuleNames;
 use crate::telemetry::top::TopCounts;
 
 /// The number of status classes: 1xx to 5xx.
@@ -32,6 +34,8 @@ pub(in crate::telemetry) struct Shard {
     pub(in crate::telemetry) unlogged: Tally,
     /// The heaviest identities of this thread. Other threads lock it only to read.
     pub(in crate::telemetry) top: Mutex<TopCounts>,
+    /// Who was denied by this thread since the last second. Other threads lock it only to take it.
+    pub(in crate::telemetry) denials: Mutex<DenialTables>,
     /// The last requests of this thread, if they are recorded.
     pub(in crate::telemetry) recent: Mutex<RecentRequests>,
     /// The counters of every rule. Locked only to add a rule, and to render.
@@ -41,15 +45,16 @@ pub(in crate::telemetry) struct Shard {
 /// One thread's decisions by one rule, or without a rule.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct RuleCounters {
+pub(in crate::telemetry) struct RuleCounters {
     pub(super) by_outcome: [Tally; Outcome::ALL.len()],
+    /// The decisions that it took part in, by its own outcome.
+    pub(in crate::telemetry) own_outcomes: [Tally; Outcome::ALL.len()],
     /// Denied decisions of any outcome: a fallback allows or denies.
     pub(super) denied: Tally,
     /// The highest used share of a reported band since it was read last, in thousandths, plus
     /// one; 0 if there was none.
     pub(super) most_used: AtomicU64,
-    pub(super) rule_set: Box<str>,
-    pub(super) rule: Box<str>,
+    pub(in crate::telemetry) names: Arc<RuleNames>,
 }
 
 /// The shards of all threads.
@@ -92,7 +97,7 @@ impl Shards {
     }
 
     /// Runs `count` on this thread's shard and its counters of a rule.
-    pub(super) fn count_decision(
+    pub(in crate::telemetry) fn count_decision(
         &self,
         rule_set: &str,
         rule: Option<&ActiveRule>,
@@ -137,7 +142,7 @@ impl LocalShard {
     ) {
         let known = match (rule, &self.recent) {
             (Some(rule), _) => self.by_rule.get(index(rule)).and_then(Option::as_ref),
-            (None, Some(recent)) if *recent.rule_set == *rule_set => Some(recent),
+            (None, Some(recent)) if *recent.names.rule_set == *rule_set => Some(recent),
             (None, _) => {
                 self.recent = self.by_set.get(rule_set).cloned();
                 self.recent.as_ref()
@@ -157,10 +162,13 @@ impl LocalShard {
     fn add(&mut self, rule_set: &str, rule: Option<&ActiveRule>) -> Arc<RuleCounters> {
         let decisions = Arc::new(RuleCounters {
             by_outcome: Default::default(),
+            own_outcomes: Default::default(),
             denied: Default::default(),
             most_used: AtomicU64::new(0),
-            rule_set: rule_set.into(),
-            rule: rule.map_or("", ActiveRule::id).into(),
+            names: Arc::new(RuleNames {
+                rule_set: rule_set.into(),
+                rule: rule.map_or("", ActiveRule::id).into(),
+            }),
         });
         lock(&self.shard.decisions).push(Arc::clone(&decisions));
         match rule {

@@ -15,6 +15,24 @@ pub(in crate::telemetry) struct RuleCounts {
     pub(in crate::telemetry) denied: u64,
 }
 
+/// The decisions that each rule took part in, by its own outcome, since the service started. By
+/// rule set and rule; the rule is empty for decisions without one.
+pub(crate) type RuleTotals = BTreeMap<(Box<str>, Box<str>), [u64; Outcome::ALL.len()]>;
+
+/// Reads the outcomes of all rules.
+pub(in crate::telemetry) fn read_rule_totals(shards: &Shards) -> RuleTotals {
+    let mut totals = RuleTotals::new();
+    for counters in shards.all().iter().flat_map(|shard| shard.decisions()) {
+        let names = &counters.names;
+        let name = (names.rule_set.clone(), names.rule.clone());
+        let sums = totals.entry(name).or_default();
+        for (sum, count) in sums.iter_mut().zip(&counters.own_outcomes) {
+            *sum += count.get();
+        }
+    }
+    totals
+}
+
 /// The decisions counted up to some moment, or between two.
 #[derive(Clone, Debug, Default)]
 pub(in crate::telemetry) struct DecisionTotals {
@@ -32,7 +50,8 @@ impl DecisionTotals {
         for shard in shards.all() {
             totals.durations.add(&shard.durations);
             for decisions in shard.decisions() {
-                let name = || (decisions.rule_set.clone(), decisions.rule.clone());
+                let names = &decisions.names;
+                let name = || (names.rule_set.clone(), names.rule.clone());
                 let sums = totals.rules.entry(name()).or_default();
                 for (sum, count) in sums.by_outcome.iter_mut().zip(&decisions.by_outcome) {
                     *sum += count.get();

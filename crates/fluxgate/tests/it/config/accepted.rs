@@ -48,6 +48,10 @@ const VALID: &[&str] = &[
     "{ admin: { open: true }, listen: { api: '[::1]:1' } }",
     "{ admin: { open: false }, listen: { api: '0.0.0.0:1' } }",
     "{ admin: { tokens_file: t }, listen: { api: '0.0.0.0:1' } }",
+    "history: { keep: 90d, denials: 1000000, identities: 10 }",
+    "history: { keep: 60m }",
+    "history: true",
+    "history: false",
     "telemetry: { log: text, level: trace, otlp: 'http://127.0.0.1:4317', identities: true }",
     "{ listen: { gateway: 127.0.0.1:1 }, gateway: { routes: [ { id: a, upstreams: [echo] } ] } }",
 ];

@@ -21,6 +21,9 @@ fn the_output_is_a_config_that_prints_itself() {
         #[cfg(feature = "mongodb")]
         "rules_from: { mongodb: { url: 'mongodb://ann:hush@a:1,b/?tls=true', cache_file: c } }",
         "listen: { api: { address: '127.0.0.1:1', tls: { cert: a, key: b, client_ca: c } }, grpc: { address: ':2' } }\nshutdown: { delay: 5s }",
+        "store: memory\nhistory: false",
+        "store: memory\nhistory: true",
+        "store: memory\nhistory: { keep: 90m, denials: 5000 }",
         "store: memory",
     ] {
         let first = show(config);
@@ -71,6 +74,10 @@ fn defaults_are_filled_in() {
             "  log: json",
             "  level: info",
             "  identities: false",
+            "history:",
+            "  keep: 7d",
+            "  denials: 100000",
+            "  identities: 1000",
             "shutdown:",
             "  delay: 0s",
             "  grace: 25s",

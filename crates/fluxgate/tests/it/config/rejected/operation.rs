@@ -38,6 +38,28 @@ pub(super) const CASES: &[Rejected] = &[
         "shutdown: { wait: 1s }",
         "unknown field `wait` in `shutdown`; allowed are delay, grace",
     ),
+    (
+        "history: 7d",
+        "`history` must be true, false or a mapping such as { keep: 7d }",
+    ),
+    ("history: { keep: 59m }", "`keep` must be from 1h to 90d"),
+    ("history: { keep: 91d }", "`keep` must be from 1h to 90d"),
+    (
+        "history: { keep: 7 }",
+        "`keep` must be a whole number with a unit",
+    ),
+    (
+        "history: { denials: 999 }",
+        "`denials` must be a whole number from 1000 to 1000000",
+    ),
+    (
+        "history: { identities: 0 }",
+        "`identities` must be a whole number from 10 to 100000",
+    ),
+    (
+        "history: { days: 7 }",
+        "unknown field `days` in `history`; allowed are keep, denials, identities",
+    ),
     ("telemetry: { log: xml }", "`log` must be one of json, text"),
     (
         "telemetry: { level: loud }",

@@ -60,6 +60,22 @@ fn every_metric_has_the_expected_value() {
         .map(|(name, n)| (name.to_owned(), n));
     assert_eq!(found.collect::<Vec<_>>(), expected);
 
+    let sample = |labels: &str| format!("fluxgate_rule_decisions_total{{{labels}}}");
+    let expected = [
+        (r#"rule_set="",rule="",outcome="no_rule""#, 1),
+        (r#"rule_set="api",rule="",outcome="no_rule""#, 1),
+        (r#"rule_set="api",rule="strict",outcome="never""#, 1),
+        (r#"rule_set="api",rule="try",outcome="allowed""#, 1),
+        (r#"rule_set="api",rule="try",outcome="shadow_denied""#, 2),
+        (r#"rule_set="api",rule="users",outcome="allowed""#, 4),
+        (r#"rule_set="api",rule="users",outcome="denied""#, 1),
+        (r#"rule_set="api",rule="users",outcome="never""#, 1),
+    ];
+    let expected: Vec<_> = expected.map(|(labels, n)| (sample(labels), n)).into();
+    let found = { before.all("fluxgate_rule_decisions_total{").into_iter() }
+        .map(|(name, n)| (name.to_owned(), n));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+
     let name = "fluxgate_decision_duration_seconds";
     assert_eq!(before.get(&format!("{name}_count")), 12);
     assert_eq!(before.get(&format!("{name}_bucket{{le=\"+Inf\"}}")), 12);

@@ -1,0 +1,344 @@
+//! `GET /v1/denials`.
+
+use std::collections::HashSet;
+
+use fluxgate_testkit::{RedisServer, wait_until};
+use serde_json::{Value, json};
+
+use super::{check, check_many, get, now_ms, on_redis};
+use crate::service::Service;
+use crate::support::Dir;
+
+const RULES: &str = r#"
+rule_sets:
+  api:
+    rules:
+      - { id: blocked, action: deny, match: { user: eve } }
+      - { id: per-user, scope: per_user, on_missing_key: skip, algorithm: fixed_window, bands: [ { id: hour, capacity: 2, window: 1h } ] }
+      - { id: per-key, scope: per_api_key, on_missing_key: skip, algorithm: fixed_window, bands: [ 1/h ] }
+      - { id: all, scope: global, algorithm: fixed_window, match: { path: [/all] }, bands: [ 1/h ] }
+      - { id: seen, mode: shadow, scope: per_user, on_missing_key: skip, algorithm: fixed_window, bands: [ 1/h ] }
+"#;
+
+/// The config that shows identities.
+const CLEAR: &str = "telemetry: { identities: true }\n";
+
+/// Returns all pages of a query: the rows, and how many denials have none.
+pub(super) fn all(service: &Service, query: &str) -> (Vec<Value>, u64) {
+    let (mut rows, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = get(service, &format!("/v1/denials?{query}&cursor={cursor}"));
+        rows.extend(page["denials"].as_array().unwrap().iter().cloned());
+        match &page["cursor"] {
+            Value::Null => return (rows, page["dropped"].as_u64().unwrap()),
+            next => cursor = next.as_str().unwrap().to_owned(),
+        }
+    }
+}
+
+/// Returns the rows as `rule outcome identity count`, in order.
+fn shown(rows: &[Value]) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or("null").to_owned();
+    let mut shown: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let [rule, outcome, identity] =
+                ["rule", "outcome", "identity"].map(|it| text(&row[it]));
+            format!("{rule} {outcome} {identity} {}", row["count"])
+        })
+        .collect();
+    shown.sort();
+    shown
+}
+
+fn deny_some(service: &Service) {
+    for (request, times) in [
+        (
+            json!({ "user": "ann", "path": "/api/x?secret=1", "method": "GET" }),
+            5,
+        ),
+        (
+            json!({ "user": "bob", "path": "/api/x", "method": "POST" }),
+            3,
+        ),
+        (json!({ "user": "eve", "path": "/api/y" }), 2),
+        (json!({ "api_key": "key-of-somebody", "path": "/api/y" }), 3),
+        (json!({ "path": "/all" }), 2),
+        (json!({ "user": "cid", "path": "/api/z", "cost": 9 }), 1),
+    ] {
+        for _ in 0..times {
+            check(service, &request);
+        }
+    }
+}
+
+#[test]
+fn there_is_a_row_for_each_rule_and_identity_that_was_refused() {
+    let server = RedisServer::start();
+    for config in [
+        format!("{CLEAR}{RULES}"),
+        on_redis(&server, &format!("{CLEAR}{RULES}")),
+    ] {
+        let service = Service::start(&[], &config);
+        let before = now_ms();
+        deny_some(&service);
+        let after = now_ms();
+        let (rows, dropped) = all(&service, "n=2");
+        assert_eq!(dropped, 0);
+        let key = &rows.iter().find(|row| row["rule"] == "per-key").unwrap()["identity"];
+        let key = key.as_str().unwrap();
+        assert!(!key.contains("somebody"), "{key}");
+        assert_eq!(
+            shown(&rows),
+            [
+                "all denied (everyone) 1".to_owned(),
+                "blocked forbidden null 2".into(),
+                format!("per-key denied {key} 2"),
+                "per-user denied user=ann 3".into(),
+                "per-user denied user=bob 1".into(),
+                "per-user never user=cid 1".into(),
+                "seen shadow_denied user=ann 1".into(),
+                "seen shadow_denied user=bob 1".into(),
+            ]
+        );
+        for row in &rows {
+            let time = |name: &str| row[name].as_u64().unwrap();
+            let (first, last) = (time("first_ms"), time("last_ms"));
+            // The clocks of the service have another resolution.
+            assert!(
+                before - 50 <= first && first <= last && last <= after + 50,
+                "{row}"
+            );
+            assert_eq!(row["rule_set"], "api");
+            let has_identity = row["rule"] != "blocked";
+            assert_eq!(row["handle"].is_string(), has_identity, "{row}");
+        }
+        let of_ann = rows.iter().find(|row| row["count"] == 3).unwrap();
+        assert_eq!(
+            (&of_ann["band"], &of_ann["method"], &of_ann["path"]),
+            (&json!("hour"), &json!("GET"), &json!("/api/x"))
+        );
+        let last = |row: &Value| row["last_ms"].as_u64().unwrap();
+        let minute = |row: &Value| last(row) / 60_000;
+        assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse((minute(row), last(row)))));
+    }
+}
+
+#[test]
+fn rows_are_found_by_rule_time_and_identity_in_every_form() {
+    let server = RedisServer::start();
+    let dir = || {
+        let dir = Dir::new();
+        dir.write("secret", "0123456789abcdef0123456789abcdef");
+        dir
+    };
+    for keys in ["none", "api_keys", "all"] {
+        for names in [true, false] {
+            let config = format!(
+                "keys: {{ hash_keys: {keys}, hash_secret_file: secret }}\n\
+                 telemetry: {{ identities: {names} }}\n{RULES}"
+            );
+            let mut cli = server.cli();
+            cli.command(&["FLUSHALL"]).expect_ok();
+            for config in [config.clone(), on_redis(&server, &config)] {
+                let service = Service::start_in(dir(), &[], &config);
+                deny_some(&service);
+                let found = |query: &str| {
+                    let (rows, _) = all(&service, query);
+                    rows.iter()
+                        .map(|row| row["count"].as_u64().unwrap())
+                        .sum::<u64>()
+                };
+                assert_eq!(found(""), 12, "{config}");
+                assert_eq!(found("identity=user=ann"), 4);
+                assert_eq!(found("identity=user%3Dann&rule=per-user"), 3);
+                assert_eq!(found("identity=api_key=key-of-somebody"), 2);
+                assert_eq!(found("identity=user=nobody"), 0);
+                assert_eq!(found("rule_set=api&rule=blocked"), 2);
+                assert_eq!(found("rule_set=other"), 0);
+                assert_eq!(found(&format!("to={}", now_ms() - 60_000)), 0);
+                let (rows, _) = all(&service, "identity=user=bob&rule=per-user");
+                let [row] = &rows[..] else { panic!("{rows:?}") };
+                let identity = row["identity"].as_str().unwrap();
+                let is_clear = names && keys != "all";
+                assert_eq!(identity == "user=bob", is_clear, "{config}: {identity}");
+                assert_eq!(found(&format!("identity={identity}")), 2);
+                // The handle means the rule, too.
+                assert_eq!(
+                    found(&format!("identity={}", row["handle"].as_str().unwrap())),
+                    1
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_can_be_exported() {
+    let service = Service::start(&[], &format!("{CLEAR}{RULES}"));
+    for user in ["=1+1", "a,\"b\"", "@x"] {
+        for _ in 0..3 {
+            check(&service, &json!({ "user": user, "path": "/a,b\r\n=1" }));
+        }
+    }
+    let json = get(&service, "/v1/denials?rule=per-user");
+    let expected: HashSet<_> = { json["denials"].as_array().unwrap().iter() }
+        .map(Value::to_string)
+        .collect();
+    assert_eq!(expected.len(), 3);
+    let answer = service
+        .http()
+        .get("/v1/denials?rule=per-user&format=ndjson");
+    assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
+    let lines: HashSet<_> = { answer.body.lines() }
+        .map(|line| serde_json::from_str::<Value>(line).unwrap().to_string())
+        .collect();
+    assert_eq!(lines, expected);
+    assert_eq!(answer.header("x-fluxgate-dropped"), Some("0"));
+    assert_eq!(answer.header("x-fluxgate-cursor"), None);
+    let answer = service
+        .http()
+        .get("/v1/denials?rule=per-user&format=csv&n=2");
+    assert!(
+        answer
+            .header("content-type")
+            .unwrap()
+            .starts_with("text/csv")
+    );
+    let cursor = answer.header("x-fluxgate-cursor").unwrap().to_owned();
+    let more = format!("/v1/denials?rule=per-user&format=csv&n=2&cursor={cursor}");
+    let more = service.http().get(&more);
+    let all = answer.body.clone() + more.body.split_once("\r\n").unwrap().1;
+    // Python reads it as a spreadsheet would.
+    service.dir.write("denials.csv", &all);
+    let script = "import csv, json; rows = list(csv.DictReader(open('denials.csv', newline=''))); \
+                  print(json.dumps(rows))";
+    let output = std::process::Command::new("python3")
+        .args(["-c", script])
+        .current_dir(service.dir.path(""))
+        .output()
+        .unwrap();
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let mut identities: Vec<_> = rows
+        .iter()
+        .map(|row| row["identity"].as_str().unwrap())
+        .collect();
+    identities.sort_unstable();
+    assert_eq!(identities, ["user==1+1", "user=@x", "user=a,\"b\""]);
+    for row in &rows {
+        assert_eq!(
+            (&row["count"], &row["path"]),
+            (&json!("1"), &json!("/a,b\r\n=1")),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn a_bad_query_is_refused_with_the_reason() {
+    let service = Service::start(&[], RULES);
+    for (query, reason) in [
+        ("from=x", "`from` must be a time"),
+        ("n=0", "`n` must be 1 to 10000"),
+        ("cursor=x", "`cursor` must be one that was returned"),
+        ("format=xml", "`format` must be json, csv or ndjson"),
+        ("identity=ann", "`identity`: `ann` is not PART=VALUE"),
+        ("identity=users=ann", "`identity`: `users=ann`"),
+        ("user=ann", "unknown field `user`"),
+    ] {
+        let answer = service.http().get(&format!("/v1/denials?{query}"));
+        assert_eq!(answer.status, 400, "{query}: {answer:?}");
+        assert!(answer.body.contains(reason), "{query}: {answer:?}");
+    }
+}
+
+/// The numbers of Zipf's law: how often each of these identities is denied.
+fn zipf(identities: usize, heaviest: usize) -> Vec<usize> {
+    (1..=identities)
+        .map(|rank| (heaviest / rank).max(1))
+        .collect()
+}
+
+/// Denials of many identities: the heaviest have rows with right counts, and rows and what was dropped
+/// are all denials.
+#[test]
+fn rows_and_what_was_dropped_are_all_denials_of_a_flood() {
+    let is_long = std::env::var_os("FLUXGATE_LONG").is_some();
+    let (identities, heaviest) = if is_long {
+        (1_000_000, 20_000)
+    } else {
+        (30_000, 2_000)
+    };
+    let rules = "
+rule_sets:
+  api:
+    rules:
+      - { id: blocked, scope: per_user, algorithm: fixed_window, bands: [ 1/h ] }
+";
+    let server = RedisServer::start();
+    let service = Service::start(&[], &on_redis(&server, &format!("{CLEAR}{rules}")));
+    let counts = zipf(identities, heaviest);
+    let total: usize = counts.iter().sum();
+    // Each costs more than the limit, so that all are denied; in an order that mixes them.
+    let mut requests: Vec<(u64, usize)> = Vec::with_capacity(total);
+    let mut random = 88_172_645_463_325_252_u64;
+    for (rank, count) in counts.iter().enumerate() {
+        for _ in 0..*count {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            requests.push((random, rank));
+        }
+    }
+    requests.sort_unstable();
+    for part in requests.chunks(50_000) {
+        let part: Vec<_> = part
+            .iter()
+            .map(|(_, rank)| json!({ "user": format!("u{rank}"), "cost": 2 }))
+            .collect();
+        check_many(&service, &part);
+    }
+    let mut found = (Vec::new(), 0);
+    wait_until("all is written", || {
+        found = all(&service, "n=10000");
+        let rows: u64 = found
+            .0
+            .iter()
+            .map(|row| row["count"].as_u64().unwrap())
+            .sum();
+        rows + found.1 == total as u64
+    });
+    let (rows, dropped) = found;
+    let mut by_identity = std::collections::HashMap::<String, u64>::new();
+    for row in &rows {
+        let identity = row["identity"].as_str().unwrap().to_owned();
+        *by_identity.entry(identity).or_default() += row["count"].as_u64().unwrap();
+    }
+    let mut missing = 0;
+    for (rank, count) in counts.iter().enumerate().take(100) {
+        let known = by_identity
+            .get(&format!("user=u{rank}"))
+            .copied()
+            .unwrap_or(0);
+        assert!(known <= *count as u64, "u{rank}: {known} of {count}");
+        missing += *count as u64 - known;
+    }
+    // What the heaviest lack was dropped before they had a row.
+    let heavy: usize = counts.iter().take(100).sum();
+    assert!(
+        missing <= dropped && missing * 20 <= heavy as u64,
+        "{missing} of {heavy}"
+    );
+    // Bounded in Redis and here.
+    let minutes: HashSet<_> = rows
+        .iter()
+        .map(|row| row["last_ms"].as_u64().unwrap() / 60_000)
+        .collect();
+    assert!(
+        rows.len() <= 1_000 * (minutes.len() + 1),
+        "{} rows",
+        rows.len()
+    );
+    let used: u64 = server.cli().info("used_memory").unwrap().parse().unwrap();
+    assert!(used < 200_000_000, "{used}");
+}
