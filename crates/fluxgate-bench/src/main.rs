@@ -15,6 +15,7 @@ mod gateway;
 mod grpc;
 mod h2load;
 mod haproxy;
+mod history;
 mod http;
 mod http_hold;
 mod keyed;
@@ -39,7 +40,7 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 29] = [
+const BENCHES: [Bench; 31] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("direct-1-thread", direct::one_thread),
@@ -60,6 +61,8 @@ const BENCHES: [Bench; 29] = [
     ("http-hold-redis", http_hold::on_redis),
     ("http-lease", lease::http),
     ("http-live", live::run),
+    ("http-history", history::http),
+    ("redis-history", history::redis),
     ("resp", resp::run),
     ("grpc", grpc::run),
     ("gateway", gateway::run),
