@@ -338,7 +338,7 @@ impl Telemetry {
     ) {
         let context = match source {
             IdentitySource::Request(context) => Some(context),
-            IdentitySource::Values(_) => None,
+            IdentitySource::Values(..) => None,
         };
         if decision.rules().next().is_none() {
             let outcome = decision.outcome();
