@@ -22,6 +22,7 @@
 //! |---|---|
 //! | `<prefix>:2:undo:{...}<band>` | a note that a charge to this key was undone, kept for seconds (`lua/bucket_refund.lua`) |
 //! | `<prefix>:2:lease:{...}<band>` | the units of this key that are out on lease |
+//! | `<prefix>:2:told:{...}` | the shares of this identity's limits that were reported (`event_log.rs`) |
 //! | `<prefix>:2:hold2:{<id>}` | the record of a hold, or on a cluster the list of its parts |
 //! | `<prefix>:2:hold2:{...}<id>:<part>` | the record of a part, in the hash slot of its keys |
 //! | `<prefix>:2:reservation:{<id>}` | the requests that cancel a reservation, until its request proceeds |
@@ -43,6 +44,8 @@ pub const DEFAULT_PREFIX: &str = "fluxgate";
 pub(crate) const VERSION: char = '2';
 /// The kind of keys with records of holds, and the version of the records.
 const HOLD: &str = "hold2";
+/// The kind of keys with the shares that were reported.
+const TOLD: &str = "told";
 /// Precedes a subject that does not come from a rule. The hash of a rule has no such character.
 const OPAQUE: u8 = b'~';
 /// Precedes a hashed part. No kind of part has this character.
@@ -111,6 +114,20 @@ impl KeyNaming {
     /// Appends the same for the units that are out on lease.
     pub(crate) fn write_lease_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
         self.write_other_subject("lease", subject, out);
+    }
+
+    /// Appends the name of the shares that were reported of a subject.
+    pub(crate) fn write_told_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
+        self.write_other_subject(TOLD, subject, out);
+    }
+
+    /// Returns the pattern for `SCAN MATCH` that matches the reported shares of all identities of
+    /// a rule.
+    pub(crate) fn told_pattern(&self, rule: Subject<'_>) -> Vec<u8> {
+        let (prefix, tag) = self.head.split_at(self.prefix.len());
+        let mut head = [prefix, format!(":{VERSION}:{TOLD}").as_bytes(), tag].concat();
+        Self::write_rule_head(rule, &mut head);
+        escape_pattern(&head)
     }
 
     fn write_other_subject(&self, kind: &str, subject: Subject<'_>, out: &mut Vec<u8>) {
@@ -190,19 +207,16 @@ impl KeyNaming {
     /// Returns the pattern for `SCAN MATCH` that matches all keys of a rule.
     pub(crate) fn pattern(&self, rule: Subject<'_>) -> Vec<u8> {
         let mut head = self.head.clone();
+        Self::write_rule_head(rule, &mut head);
+        escape_pattern(&head)
+    }
+
+    /// Appends the part of a name that all identities of a rule share.
+    fn write_rule_head(rule: Subject<'_>, out: &mut Vec<u8>) {
         match rule.parts() {
-            Some(parts) => write_rule(&parts, &mut head),
-            None => write_opaque(rule.bytes, &mut head),
+            Some(parts) => write_rule(&parts, out),
+            None => write_opaque(rule.bytes, out),
         }
-        let mut pattern = Vec::with_capacity(head.len() + 1);
-        for byte in head {
-            if matches!(byte, b'*' | b'?' | b'[' | b'\\') {
-                pattern.push(b'\\');
-            }
-            pattern.push(byte);
-        }
-        pattern.push(b'*');
-        pattern
     }
 
     /// Returns the hash that replaces a part, if it is selected.
@@ -228,6 +242,19 @@ impl KeyNaming {
             text => write_text(text, out),
         }
     }
+}
+
+/// Returns the pattern that matches all names with this start.
+fn escape_pattern(head: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(head.len() + 1);
+    for byte in head {
+        if matches!(byte, b'*' | b'?' | b'[' | b'\\') {
+            pattern.push(b'\\');
+        }
+        pattern.push(*byte);
+    }
+    pattern.push(b'*');
+    pattern
 }
 
 fn write_rule(parts: &SubjectParts<'_>, out: &mut Vec<u8>) {

@@ -72,6 +72,7 @@ mod decider;
 mod deployment_secret;
 mod endpoint;
 mod error;
+mod event_log;
 mod events;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -103,6 +104,9 @@ pub use back_off::BackOff;
 pub use breaker::BreakerState;
 pub use builder::{ConnectError, DEFAULT_DEADLINE, RedisStoreBuilder, Topology};
 pub use deployment_secret::DeploymentSecret;
+pub use event_log::{
+    EventId, EventLog, InvalidEventId, LoggedEvent, MAX_EVENTS, ShareReport, ShareState,
+};
 pub use heartbeats::{Heartbeat, Heartbeats};
 pub use identity_hash::{HashKeys, HashSecret};
 pub use keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};

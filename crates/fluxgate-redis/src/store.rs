@@ -15,6 +15,7 @@ use crate::breaker::BreakerState;
 use crate::codec::Request;
 use crate::decider::Decider;
 use crate::deployment_secret::{self, DeploymentSecret};
+use crate::event_log::EventLog;
 use crate::hash_slots::{self, RecentDenials};
 use crate::heartbeats::Heartbeats;
 use crate::holds;
@@ -90,6 +91,11 @@ impl RedisStore {
     pub fn heartbeats(&self) -> Heartbeats {
         let decider = &self.0.decider;
         Heartbeats::new(Arc::clone(&decider.servers), &decider.naming.prefix)
+    }
+
+    /// Returns the log of events of the instances that share this store.
+    pub fn event_log(&self) -> EventLog {
+        EventLog::new(Arc::clone(&self.0.decider))
     }
 
     /// Returns the state of the server's circuit breaker. For a cluster, returns the state of a

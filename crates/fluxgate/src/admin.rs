@@ -21,6 +21,7 @@ pub(crate) use audit::{
 pub(crate) use tokens::{Caller, Role, TokensError};
 
 use crate::config::{Config, Deployment};
+use crate::events::Events;
 use crate::failure::{Exit, Failure};
 use crate::reload::ReloadHandle;
 use crate::serve::PeerAddress;
@@ -35,6 +36,7 @@ pub(crate) struct AdminAccess {
     tokens: Option<ReloadedFile<TokensFile>>,
     wrong_tokens: WrongTokens,
     telemetry: Arc<Telemetry>,
+    events: Arc<Events>,
     /// Whether the API listens on a loopback address.
     on_loopback: bool,
     /// The options for rules that are written.
@@ -54,14 +56,15 @@ impl AdminAccess {
     pub(crate) fn new(
         config: &Config,
         reloader: ReloadHandle,
-        telemetry: Arc<Telemetry>,
+        events: Arc<Events>,
     ) -> Result<Self, TokensError> {
         let api = config.listen.api.as_ref().map(|api| api.address);
         let tokens = config.admin.tokens_file.clone().map(TokensFile);
         Ok(Self {
             tokens: tokens.map(ReloadedFile::new).transpose()?,
             wrong_tokens: WrongTokens::default(),
-            telemetry,
+            telemetry: Arc::clone(events.engine().telemetry()),
+            events,
             on_loopback: api.is_none_or(|api| api.ip().to_canonical().is_loopback()),
             options: config.rule_options(),
             deployment: Deployment::of(config),
@@ -116,6 +119,7 @@ impl AdminAccess {
                     "too many wrong admin tokens; calls of this address that need a token are \
                      refused for a minute"
                 );
+                self.events.record_wrong_tokens(address.to_string());
             }
             return Err(Problem::unauthorized(
                 "the bearer token is unknown",

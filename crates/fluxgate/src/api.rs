@@ -6,6 +6,7 @@ pub(crate) mod body;
 mod check;
 mod consume;
 mod denials;
+mod events;
 pub(crate) mod explain;
 pub(crate) mod fast_path;
 mod forward_auth;
@@ -66,6 +67,7 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
         .route("/v1/validate", post(validate::validate))
         .route("/v1/simulate", post(simulate::simulate))
         .route("/v1/live", get(overview::live))
+        .route("/v1/events", get(events::events))
         .route("/v1/top", get(top::top))
         .route("/v1/usage", get(usage::usage))
         .route("/v1/recent", get(recent::recent))

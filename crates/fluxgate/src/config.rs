@@ -25,6 +25,7 @@ mod store;
 mod tree;
 mod url;
 mod warnings;
+mod webhooks;
 
 pub use checked::Config;
 pub use deployment::Deployment;
@@ -47,3 +48,4 @@ pub use store::{Redis, RedisTls, Store};
 pub(crate) use tree::{child, child_mut};
 pub use url::{HttpUrl, RedisUrl};
 pub use warnings::{config_warnings, source_warnings};
+pub use webhooks::{EventKind, Webhook};

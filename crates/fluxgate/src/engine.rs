@@ -12,7 +12,7 @@ use std::time::Duration;
 use fluxgate_core::store::{Micros, Mode};
 use fluxgate_core::{
     AdHocDecision, AdHocKey, Band, Decision, DynStore, HoldId, IdentityRef, Limiter, LimiterError,
-    Observer, OnError, RequestContext, RuleSets, Settled, Settlement, StoreError,
+    Observer, OnError, RequestContext, RuleSets, Settled, Settlement, Store, StoreError, Timestamp,
 };
 use fluxgate_http::server::Origin;
 use fluxgate_redis::etag_of;
@@ -196,6 +196,11 @@ impl Engine {
     /// rules, it knows only limits that come with the call.
     pub(crate) fn limiter(&self) -> &Limiter<DynStore> {
         &self.limiter
+    }
+
+    /// Returns the time by the clock of the store.
+    pub(crate) fn store_time(&self) -> Timestamp {
+        self.limiter.store().time()
     }
 
     /// Returns the limiter if rules have been loaded.

@@ -50,6 +50,11 @@ impl Instances {
         &self.id
     }
 
+    /// Returns the name of the host.
+    pub(crate) fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
     fn info(&self, engine: &Engine, live: &LiveFeed) -> InstanceInfo {
         let load = live.load();
         InstanceInfo {

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 mod console;
 mod engine;
+mod events;
 mod failure;
 // Hidden, because the feature serves the fuzz targets of this repository only: its functions
 // may change at any time.

@@ -21,6 +21,7 @@ use crate::admin::AdminAccess;
 use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
+use crate::events::Events;
 use crate::failure::{Exit, Failure};
 use crate::grpc;
 use crate::history::{History, HistorySources};
@@ -35,6 +36,9 @@ use connections::{ApiConnections, GatewayConnections, GrpcConnections, Listening
 
 /// How long shutdown waits for a file read, which a hanging file system could block forever.
 const READ_GRACE: Duration = Duration::from_secs(1);
+
+/// How long shutdown waits for the last events to be logged.
+const EVENTS_GRACE: Duration = Duration::from_secs(2);
 
 /// How long the start waits for the keys that verify tokens. Without keys, all tokens are
 /// invalid.
@@ -69,13 +73,16 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         telemetry,
         Arc::new(identities),
     ));
+    let instances = Instances::default();
+    let (id, hostname) = (instances.id(), instances.hostname());
+    let events = Events::new(Arc::clone(&engine), &config, &secrets, id, hostname)?;
     let source = rule_source(&config, raw, file, engine.store())?;
     let (mut reloader, reload_handle) =
-        RuleReloader::new(Arc::clone(&engine), source, config.filters.clone());
+        RuleReloader::new(Arc::clone(&events), source, config.filters.clone());
     // This runtime reloads rules and handles signals. The cores serve requests.
     let main = runtime()?;
     let rules = main.block_on(reloader.read_first())?;
-    let admin = AdminAccess::new(&config, reload_handle, Arc::clone(engine.telemetry()))?;
+    let admin = AdminAccess::new(&config, reload_handle, Arc::clone(&events))?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config).map_err(|error| Failure::new(Exit::Config, error))?;
     let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(raise_descriptor_limit());
@@ -86,7 +93,6 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     }
     // In the order of the listeners.
     let descriptors = [api, grpc, resp, clients];
-    let instances = Instances::default();
     let history = config.history.map(|history| {
         let sources = HistorySources {
             engine: Arc::clone(&engine),
@@ -102,6 +108,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         filters.clone(),
         instances,
         history.clone(),
+        Arc::clone(&events),
         closing.clone(),
     );
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -176,6 +183,8 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         for tls in tls.into_iter().flatten() {
             tokio::spawn(async move { tls.keep_current().await });
         }
+        let events_closing = CancellationToken::new();
+        let events = tokio::spawn(events.run(events_closing.clone()));
         signals.shutdown.wait().await;
         engine.stop();
         let delay = config.shutdown.delay;
@@ -198,6 +207,9 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         if let Some(history) = &history {
             history.write_last().await;
         }
+        // After the cores: their last decisions may have reached a share.
+        events_closing.cancel();
+        let _ = tokio::time::timeout(EVENTS_GRACE, events).await;
         // This task removes the instance from the list.
         let _ = alive.await;
         if let Some(store) = engine.store().redis() {

@@ -12,6 +12,7 @@ mod recent;
 mod rule_names;
 mod sampler;
 mod store_outage;
+mod thresholds;
 mod top;
 pub(crate) mod trace_context;
 
@@ -32,10 +33,14 @@ use tracing::field;
 pub(crate) use clock::{now, unix_time};
 pub(crate) use denial_table::{DenialTable, DeniedIdentity};
 pub(crate) use live::LiveSecond;
-pub(crate) use metrics::{AdminDenial, HistoryCounts, RuleTotals, StoreGauges};
+pub(crate) use metrics::{
+    AdminDenial, EventGauges, HistoryCounts, RuleTotals, StoreGauges, WebhookGauges,
+};
 pub(crate) use otlp::Exporter;
 pub(crate) use recent::{MAX_RECENT, RecentRequest};
 pub(crate) use rule_names::RuleNames;
+pub(crate) use store_outage::StoreOutageChange;
+pub(crate) use thresholds::{DIP, FoundShare, FoundState, Thresholds};
 pub(crate) use top::{MAX_WINDOW, OutcomeCounts, TopBy, TopEntry, TopList, TopOutcome, is_text};
 pub(crate) use trace_context::RequestIds;
 
@@ -61,6 +66,8 @@ pub(crate) struct Telemetry {
     denials: DenialLog,
     holds: OpenHolds,
     store_outage: StoreOutage,
+    /// The shares of limits that identities have reached.
+    thresholds: Thresholds,
     /// Sampled because clients choose the names.
     missing_rule_sets: Sampler,
     /// Sampled because clients choose how often forwarding fails.
@@ -130,6 +137,7 @@ impl Telemetry {
             denials: DenialLog::new(),
             holds: OpenHolds::default(),
             store_outage: StoreOutage::default(),
+            thresholds: Thresholds::default(),
             missing_rule_sets: Sampler::new(10, 1),
             unforwarded: Sampler::new(10, 10),
             tls_failures: Sampler::new(10, 1),
@@ -284,6 +292,7 @@ impl Telemetry {
             .count_decision(set_name, rule, outcome, is_allowed, took, used);
         self.count_rules(set_name, decision);
         self.count_identities(identity, decision, now);
+        self.thresholds.record(identity, decision, now);
         if comes_from_store(outcome) && set.is_some() {
             self.store_outage.record_answer(now);
         }
@@ -574,6 +583,26 @@ impl Telemetry {
             .record_failure(error, self.started.elapsed());
     }
 
+    /// Notes whether the store answers calls that no decision waits for. It can fail while there are
+    /// no requests.
+    pub(crate) fn note_store(&self, reached: Result<(), &StoreError>) {
+        let now = self.started.elapsed();
+        match reached {
+            Ok(()) => self.store_outage.record_answer(now),
+            Err(error) => self.store_outage.record_failure(error, now),
+        }
+    }
+
+    /// Waits for the next start or end of an outage of the store.
+    pub(crate) async fn next_outage_change(&self) -> StoreOutageChange {
+        self.store_outage.next_change().await
+    }
+
+    /// Returns the shares of limits that decisions have found.
+    pub(crate) fn thresholds(&self) -> &Thresholds {
+        &self.thresholds
+    }
+
     /// Logs a request for a rule set that does not exist. Returns `false` if the sampler
     /// left the line out.
     pub(crate) fn log_missing_rule_set(&self, name: &str) -> bool {
@@ -649,6 +678,11 @@ impl Telemetry {
         let is_shared = store.memory_keys.is_none();
         let holds = self.holds.count(is_shared, self.started.elapsed());
         render_metrics(&self.metrics, store, &holds)
+    }
+
+    /// Renders the metrics of events and webhooks for Prometheus.
+    pub(crate) fn render_events(&self, events: &EventGauges) -> String {
+        metrics::render_events(events, self.thresholds.overflows())
     }
 
     /// Returns a reader of the live view that starts now.

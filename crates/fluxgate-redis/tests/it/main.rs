@@ -11,6 +11,7 @@ mod conformance;
 mod connections;
 mod differential;
 mod edge_cases;
+mod event_log;
 mod expiry;
 mod faults;
 mod foreign;

@@ -32,11 +32,9 @@ pub(super) async fn readyz(State(api): SharedState) -> Result<&'static str, Prob
 
 /// Returns the metrics in the Prometheus text format.
 pub(super) async fn metrics(State(api): SharedState) -> Response {
-    let mut response = api
-        .engine
-        .telemetry()
-        .render(&api.engine.store().gauges())
-        .into_response();
+    let telemetry = api.engine.telemetry();
+    let text = telemetry.render(&api.engine.store().gauges());
+    let mut response = (text + &telemetry.render_events(&api.events.gauges())).into_response();
     response.headers_mut().insert(CONTENT_TYPE, PROMETHEUS);
     response
 }

@@ -15,8 +15,8 @@ use super::response::{ApiResult, json_response};
 use super::state::SharedState;
 use crate::admin::Role;
 
-const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Returns the caller's role and what the console can offer.
 pub(super) async fn session(State(api): SharedState, head: Parts) -> ApiResult {

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::blocking_pool::BlockingPool;
 use crate::admin::AdminAccess;
 use crate::engine::{Engine, Filters};
+use crate::events::Events;
 use crate::history::History;
 use crate::instances::Instances;
 use crate::live::LiveFeed;
@@ -36,6 +37,7 @@ pub(crate) struct ApiState {
     pub(crate) usage: Usage,
     /// What happened, if it is recorded.
     pub(crate) history: Option<Arc<History>>,
+    pub(crate) events: Arc<Events>,
     /// Cancelled when the service shuts down.
     pub(crate) closing: CancellationToken,
 }
@@ -47,6 +49,7 @@ impl ApiState {
         filters: Filters,
         instances: Instances,
         history: Option<Arc<History>>,
+        events: Arc<Events>,
         closing: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -60,6 +63,7 @@ impl ApiState {
             usage: Usage::default(),
             instances,
             history,
+            events,
             closing,
         })
     }

@@ -15,6 +15,7 @@ use super::section::Section;
 use super::settings::{Admin, CallLimits, Keys, Shutdown, Telemetry};
 use super::store::Store;
 use super::tree;
+use super::webhooks::Webhook;
 
 /// The validated configuration of the service.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// How much is kept of what happened; `None` if nothing is.
     pub history: Option<History>,
+    /// Where events are sent.
+    pub webhooks: Vec<Webhook>,
     /// How the service shuts down.
     pub shutdown: Shutdown,
 }
@@ -99,6 +102,7 @@ impl Config {
             "admin",
             "telemetry",
             "history",
+            "webhooks",
             "shutdown",
         ];
         const ON_MISSING: [(&str, OnMissingRuleSet); 2] = [
@@ -136,6 +140,7 @@ impl Config {
             admin: Admin::read(root, &listen),
             telemetry: Telemetry::read(root),
             history: History::read(root),
+            webhooks: Webhook::read_all(root),
             shutdown: Shutdown::read(root),
             call_limits: CallLimits::read(root),
             on_missing_rule_set: options.on_missing_rule_set,

@@ -102,6 +102,8 @@ pub struct Secrets {
     pub redis_client: Option<(Secret, Secret)>,
     /// The secret for hashing identities.
     pub hash_secret: Option<Secret>,
+    /// The secret and, if it has one, the certificate authority of each webhook.
+    pub webhooks: Vec<(Secret, Option<Secret>)>,
 }
 
 impl Secrets {
@@ -113,7 +115,15 @@ impl Secrets {
         };
         let hash = config.keys.hash_secret_file.as_deref();
         let hash = hash.map(|path| Secret::read("keys.hash_secret_file", path));
+        let webhooks = config.webhooks.iter().enumerate().map(|(index, webhook)| {
+            let secret_field = format!("webhooks[{index}].secret_file");
+            let secret = Secret::read(&secret_field, &webhook.secret_file)?;
+            let ca = webhook.ca.as_deref();
+            let ca = ca.map(|path| Secret::read(&format!("webhooks[{index}].ca"), path));
+            Ok((secret, ca.transpose()?))
+        });
         Ok(Self {
+            webhooks: webhooks.collect::<Result<_, _>>()?,
             hash_secret: hash.transpose()?,
             ..secrets
         })

@@ -92,6 +92,14 @@ impl HttpUrl {
         &self.text
     }
 
+    /// Returns the URL with a placeholder for its query, which may be secret.
+    pub(super) fn without_query(&self) -> String {
+        match self.text.split_once('?') {
+            Some((before, _)) => format!("{before}?***"),
+            None => self.text.clone(),
+        }
+    }
+
     /// Returns its parts.
     pub(crate) fn url(&self) -> &Url {
         &self.url

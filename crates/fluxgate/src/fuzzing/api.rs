@@ -59,17 +59,28 @@ fn router() -> Router {
     let (raw, config, rules) = &*SETTINGS;
     let engine = Arc::new(Engine::in_memory());
     engine.swap_rules(rules.clone());
+    let instances = Instances::default();
+    let secrets = Secrets::default();
+    let events = Events::new(
+        Arc::clone(&engine),
+        config,
+        &secrets,
+        instances.id(),
+        "host",
+    )
+    .expect("there are no webhooks");
     let source = rule_source(config, raw, None, engine.store()).expect("it is a demo");
-    let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source, Vec::new());
-    let admin = AdminAccess::new(config, reloader, Arc::clone(engine.telemetry()))
-        .expect("there are no tokens");
+    let (_, reloader) = RuleReloader::new(Arc::clone(&events), source, Vec::new());
+    let admin =
+        AdminAccess::new(config, reloader, Arc::clone(&events)).expect("there are no tokens");
     let filters = Filters::new(config).expect("the config verifies no tokens");
     let state = ApiState::new(
         engine,
         admin,
         filters,
-        Instances::default(),
+        instances,
         None,
+        events,
         CancellationToken::new(),
     );
     api::router(&state)
@@ -99,6 +110,11 @@ fn next_request(rest: &mut &[u8]) -> Option<Request<Body>> {
 async fn check_response(response: Response<Body>) {
     let (head, body) = response.into_parts();
     assert!(!head.status.is_server_error(), "{head:?}");
+    let kind = head.headers.get(CONTENT_TYPE);
+    if kind.is_some_and(|kind| kind == "text/event-stream") {
+        // It ends with the service.
+        return;
+    }
     let body = body
         .collect()
         .await

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::RuleSets;
+use fluxgate_core::{RuleChange, RuleSets};
 use fluxgate_redis::BackOff;
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -18,6 +18,7 @@ use super::snapshot::{CompiledRules, ReloadError, Snapshot, run_blocking};
 use super::source::{KnownSnapshots, RuleSource};
 use crate::config::{Filter, source_warnings};
 use crate::engine::Engine;
+use crate::events::Events;
 use crate::failure::Failure;
 use crate::watch::{DirectoryWatch, next_signal, wait_until_quiet};
 
@@ -59,6 +60,7 @@ impl ReloadHandle {
 #[derive(Debug)]
 pub(crate) struct RuleReloader {
     engine: Arc<Engine>,
+    events: Arc<Events>,
     source: Arc<dyn RuleSource>,
     requests: mpsc::Receiver<ReloadRequest>,
     /// Notified when the source may have changed.
@@ -110,10 +112,10 @@ enum ReloadCause {
 }
 
 impl RuleReloader {
-    /// Creates the reloader of the rules of `engine`, which these filters use, and a handle to
+    /// Creates the reloader of the rules of the engine, which these filters use, and a handle to
     /// it.
     pub(crate) fn new(
-        engine: Arc<Engine>,
+        events: Arc<Events>,
         source: Arc<dyn RuleSource>,
         filters: Vec<Filter>,
     ) -> (Self, ReloadHandle) {
@@ -123,7 +125,8 @@ impl RuleReloader {
             source: Arc::clone(&source),
         };
         let reloader = Self {
-            engine,
+            engine: Arc::clone(events.engine()),
+            events,
             source,
             requests,
             changed: Arc::default(),
@@ -316,6 +319,7 @@ impl RuleReloader {
                     tracing::error!(why, "{kept}");
                 }
                 ReloadError::Invalid(faults) => {
+                    self.events.record_refused_rules(faults);
                     for fault in faults {
                         tracing::error!(fault, "{kept}");
                     }
@@ -352,6 +356,9 @@ impl RuleReloader {
         if from == ReadFrom::Source {
             self.engine.telemetry().record_reload(true);
         }
+        if let Some(changes) = changes.as_ref().filter(|changes| !changes.is_empty()) {
+            self.record_change(changes);
+        }
         log_changes(&changes.unwrap_or_default(), names_identities);
         log_warnings(&warnings);
         tracing::info!(rule_sets = sets, rules = count, "rules are active");
@@ -360,6 +367,33 @@ impl RuleReloader {
                 tracing::warn!("{warning}");
             }
         }
+    }
+}
+
+impl RuleReloader {
+    /// Records new rules as an event. Those that came through the API have one already: the
+    /// instance that was called knows who changed them.
+    fn record_change(&self, changes: &[RuleChange]) {
+        let revision = self.engine.revision();
+        let Some(rules) = self.source.rule_store().cloned() else {
+            return self.events.record_new_rules(changes, &revision);
+        };
+        let (events, changes) = (Arc::clone(&self.events), changes.to_vec());
+        tokio::spawn(async move {
+            let sets: BTreeSet<_> = changes.iter().map(|it| it.rule_set.clone()).collect();
+            for set in sets {
+                // If Redis does not answer now, there is no event.
+                let Ok(history) = rules.history(&set).await else {
+                    continue;
+                };
+                // A program wrote them, without a caller's name.
+                if history.first().is_none_or(|last| last.who.is_empty()) {
+                    let of_set = changes.iter().filter(|it| it.rule_set == set);
+                    let of_set: Vec<_> = of_set.cloned().collect();
+                    events.record_new_rules(&of_set, &revision);
+                }
+            }
+        });
     }
 }
 

@@ -4,6 +4,7 @@
 //! a decision takes no lock and touches no cache line of another core.
 
 mod durations;
+mod events;
 mod exposition;
 mod history;
 mod process;
@@ -20,6 +21,8 @@ use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome};
 use fluxgate_redis::lease::LeaseCounts;
 use fluxgate_redis::reason;
 
+pub(super) use events::render_events;
+pub(crate) use events::{EventGauges, WebhookGauges};
 use fluxgate_http::server::Listener;
 pub(crate) use history::HistoryCounts;
 pub(super) use render::render_metrics;

@@ -1,15 +1,34 @@
-//! Logs an outage of the store: its start, its end, and one line a second in between.
+//! Logs an outage of the store: its start, its end, and one line a second in between. Start and end
+//! are events, too.
 
+use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::{Outcome, StoreError};
+use tokio::sync::Notify;
 
 use super::clock;
+use super::metrics::lock;
 
 /// How often a lasting outage is logged, in µs. The outage ends when the store has not
 /// failed for this long: one node of a cluster may fail while the others answer.
 const INTERVAL: u64 = 1_000_000;
+/// How many starts and ends wait to become events.
+const MAX_CHANGES: usize = 100;
+
+/// The start or the end of an outage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreOutageChange {
+    /// The store has failed for this reason.
+    Failed(&'static str),
+    /// It answers again.
+    Back {
+        /// How long it has failed.
+        failed_for: Duration,
+    },
+}
 
 /// The current outage, if any. Times are in µs since the service started.
 #[derive(Debug, Default)]
@@ -22,6 +41,9 @@ pub(super) struct StoreOutage {
     logged: AtomicU64,
     /// How many calls have failed in this outage.
     failures: AtomicU64,
+    /// Starts and ends that are not events yet.
+    changes: Mutex<VecDeque<StoreOutageChange>>,
+    changed: Notify,
 }
 
 impl StoreOutage {
@@ -34,6 +56,7 @@ impl StoreOutage {
         if replace(&self.started, 0, now) {
             self.logged.fetch_max(now, Ordering::Relaxed);
             tracing::warn!(reason, error, "the store is failing");
+            self.add_change(StoreOutageChange::Failed(reason));
             return;
         }
         let logged = self.logged.load(Ordering::Relaxed);
@@ -57,6 +80,28 @@ impl StoreOutage {
             let failures = self.failures.swap(0, Ordering::Relaxed);
             let failed_for_ms = last.saturating_sub(started) / 1_000;
             tracing::info!(failures, failed_for_ms, "the store is back");
+            let failed_for = Duration::from_millis(failed_for_ms);
+            self.add_change(StoreOutageChange::Back { failed_for });
+        }
+    }
+
+    fn add_change(&self, change: StoreOutageChange) {
+        let mut changes = lock(&self.changes);
+        if changes.len() < MAX_CHANGES {
+            changes.push_back(change);
+        }
+        drop(changes);
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next start or end of an outage.
+    pub(super) async fn next_change(&self) -> StoreOutageChange {
+        loop {
+            let change = lock(&self.changes).pop_front();
+            match change {
+                Some(change) => return change,
+                None => self.changed.notified().await,
+            }
         }
     }
 }

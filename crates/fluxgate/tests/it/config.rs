@@ -49,6 +49,7 @@ call_limits: { on_error: local }
 admin: { tokens_file: /etc/fluxgate/tokens }
 telemetry: { log: json, level: info, otlp: null }
 history: { keep: 7d, denials: 100000, identities: 1000 }
+webhooks: [ { url: "https://hooks.example.com/fluxgate?token=1", secret_file: /run/secrets/hook, kinds: [threshold, store], ca: /etc/ca.pem } ]
 "#;
 
 /// One rule set, `api`.

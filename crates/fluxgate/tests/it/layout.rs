@@ -23,7 +23,7 @@ const LAYERS: [(&str, &str); 10] = [
     (
         "fluxgate-redis",
         "reason lock back_off error events identity_hash keys script breaker endpoint \
-         lease codec sentinel per_runtime deadlines node cluster batch servers near_cache lease_client decider lease_keeper holds hash_slots rule_store record heartbeats deployment_secret usage_record \
+         lease codec sentinel per_runtime deadlines node cluster batch servers near_cache lease_client decider lease_keeper holds hash_slots rule_store record heartbeats deployment_secret usage_record event_log \
          wait_permits store builder injected_time fuzzing",
     ),
     ("fluxgate-sim", "clock random oracle fleet"),
@@ -54,7 +54,7 @@ const LAYERS: [(&str, &str); 10] = [
     ),
     (
         "fluxgate",
-        "watch hold_span config failure identities telemetry engine reload serve admin console live instances usage history api grpc resp server \
+        "watch hold_span config failure identities telemetry engine events reload serve admin console live instances usage history api grpc resp server \
          cli fuzzing",
     ),
 ];

@@ -10,6 +10,7 @@ mod console;
 mod dashboards;
 mod deploy;
 mod docs;
+mod events;
 mod examples;
 mod explain;
 mod frameworks;

@@ -67,7 +67,10 @@ fn use_every_command(service: &Service, cli: &mut Cli) {
     let mut http = service.http();
     let rule = |algorithm: &&str| {
         let bands = json!([{ "capacity": 100_000, "window": "1h" }]);
-        json!({ "id": algorithm, "algorithm": algorithm, "scope": "per_user", "bands": bands })
+        json!({
+            "id": algorithm, "algorithm": algorithm, "scope": "per_user", "bands": bands,
+            "notify": ["0.01%"],
+        })
     };
     let rules: Vec<_> = ALGORITHMS.iter().map(rule).collect();
     let set = json!({ "rules": rules }).to_string();
@@ -96,6 +99,9 @@ fn use_every_command(service: &Service, cli: &mut Cli) {
         let whole = json!({ "rule_set": "s", "rule": algorithm });
         assert_eq!(post(&mut http, "/v1/reset", whole), r#"{"reset":1}"#);
     }
+    wait_until("a threshold", || {
+        http.get("/v1/events").body.contains("threshold")
+    });
     let loaded = cli.calls("script|load");
     cli.command(&["SCRIPT", "FLUSH"]).expect_ok();
     wait_until("the script is loaded again", || {

@@ -56,6 +56,7 @@ pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResu
                 let result = limiter.refund_of(rule_set, rule, identity, units).await;
                 refunded = engine.record_failure(result);
                 described = engine.identity_in_logs(rule_set, rule, identity);
+                api.events.forget_refunded(rule_set, rule, identity).await;
             }
             Target::Call(limit) => {
                 let (key, band) = (&limit.key, limit.band()?);
@@ -95,6 +96,7 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
             Target::Set(rule_set) => {
                 api.admin.authorize(&head, Role::Admin)?;
                 result = engine.ready_limiter()?.reset_set(rule_set).await;
+                api.events.forget_rules(rule_set, None).await;
                 described = None;
             }
             Target::Rule {
@@ -104,9 +106,19 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
             } => {
                 let identity = identity.as_ref().map(TargetIdentity::as_ref);
                 let limiter = engine.ready_limiter()?;
+                let events = &api.events;
                 result = match identity {
-                    Some(identity) => limiter.reset_of(rule_set, rule, identity).await,
-                    None => limiter.reset_rule(rule_set, rule).await,
+                    Some(identity) => {
+                        let shares = events.shares_before_reset(rule_set, rule, identity).await;
+                        let reset = limiter.reset_of(rule_set, rule, identity).await;
+                        events.forget_reset(shares).await;
+                        reset
+                    }
+                    None => {
+                        let reset = limiter.reset_rule(rule_set, rule).await;
+                        events.forget_rules(rule_set, Some(rule)).await;
+                        reset
+                    }
                 };
                 described = identity.map(|it| engine.identity_in_logs(rule_set, rule, it));
             }

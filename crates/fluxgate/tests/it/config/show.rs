@@ -134,3 +134,12 @@ fn the_demo_is_printed_and_valid() {
         ["demo.yaml: ok, 4 listener(s), 1 rule set(s) with 5 enabled rule(s)"]
     );
 }
+
+#[test]
+fn the_query_of_a_webhook_is_hidden() {
+    let run = show("webhooks: [ { url: 'https://a.example/x?token=hush-3', secret_file: s } ]");
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(!run.stdout.contains("hush-3"), "{}", run.stdout);
+    let lines = "webhooks:\n  - url: \"https://a.example/x?***\"\n    secret_file: s\n    kinds: [threshold, rules, store, upstream, login]\n";
+    assert!(run.stdout.contains(lines), "{}", run.stdout);
+}

@@ -45,7 +45,7 @@ impl Metrics {
         samples.filter(|(_, value)| *value > 0).collect()
     }
 
-    pub(super) fn sum(&self, start: &str) -> u64 {
+    pub(crate) fn sum(&self, start: &str) -> u64 {
         self.all(start).iter().map(|(_, value)| value).sum()
     }
 }

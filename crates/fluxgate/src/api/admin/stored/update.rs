@@ -21,6 +21,7 @@ use crate::api::admin::conditions::Condition;
 use crate::api::blocking_pool::{join, run_to_completion};
 use crate::api::response::{ApiResult, fault_list, json_response};
 use crate::api::state::ApiState;
+use crate::events::{RulesAction, list_of};
 use crate::reload::changes_json;
 use crate::telemetry::log::AuditReservation;
 
@@ -81,12 +82,38 @@ impl Update {
                 edited.created = before.is_none();
             }
             self.audit(audit, before.as_deref(), &edited, false);
-            Ok(match api.admin.reloader.now().await {
+            let reloaded = api.admin.reloader.now().await;
+            let after = edited.set.as_deref().map(etag_of);
+            if before != after {
+                self.record_event(&api, &edited).await;
+            }
+            Ok(match reloaded {
                 Ok(()) => self.response(&edited),
                 Err(why) => not_active(&why),
             })
         })
         .await
+    }
+
+    /// Records the change as an event.
+    async fn record_event(&self, api: &ApiState, edited: &EditResult) {
+        let set = &self.target.set;
+        let is_rollback = match (store_of(api), &edited.set) {
+            (Ok(store), Some(text)) => is_rollback(store, set, text).await,
+            _ => false,
+        };
+        let action = if is_rollback {
+            RulesAction::RolledBack
+        } else {
+            RulesAction::Applied
+        };
+        let details = if edited.set.is_none() {
+            format!("{set} removed")
+        } else {
+            list_of(&edited.changes)
+        };
+        let who = &self.caller.name;
+        api.events.record_rule_change(action, set, who, details);
     }
 
     /// Returns whether the edit applies to any stored content.
@@ -254,6 +281,15 @@ impl Update {
         );
         Problem::new(StatusCode::CONFLICT, detail)
     }
+}
+
+/// Returns whether a set that has changed has a text again that it had before.
+async fn is_rollback(store: &RuleStore, set: &str, text: &str) -> bool {
+    // Without the history, it is a change like any other.
+    let history = store.history(set).await.unwrap_or_default();
+    // The first entry is this change, and the text before it was another one.
+    let mut earlier = history.iter().skip(1);
+    earlier.any(|past| past.text.as_deref() == Some(text))
 }
 
 /// Returns whether a client prefers a body where none is needed (RFC 7240).

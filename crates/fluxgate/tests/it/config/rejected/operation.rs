@@ -77,4 +77,44 @@ pub(super) const CASES: &[Rejected] = &[
         "telemetry: { metrics: 1 }",
         "unknown field `metrics` in `telemetry`",
     ),
+    (
+        "webhooks: [ { secret_file: s } ]",
+        "a webhook needs a `url`",
+    ),
+    (
+        "webhooks: [ { url: 'http://a/x' } ]",
+        "a webhook needs a `secret_file`",
+    ),
+    (
+        "webhooks: [ { url: 'ftp://a', secret_file: s } ]",
+        "`url` must be http://HOST:PORT or https://HOST:PORT",
+    ),
+    (
+        "webhooks: [ { url: 'http://u:p@a', secret_file: s } ]",
+        "`url` must not have a user name or password",
+    ),
+    (
+        "webhooks: [ { url: 'http://a', secret_file: s, kinds: [denials] } ]",
+        "a kind of `kinds` must be one of threshold, rules, store, upstream, login",
+    ),
+    (
+        "webhooks: [ { url: 'http://a', secret_file: s, kinds: [store, store] } ]",
+        "`store` appears twice in `kinds`",
+    ),
+    (
+        "webhooks: [ { url: 'http://a', secret_file: s, kinds: [] } ]",
+        "`kinds` must not be an empty list",
+    ),
+    (
+        "webhooks: [ { url: 'http://a', secret_file: s, ca: c } ]",
+        "`ca` is only for https",
+    ),
+    (
+        "webhooks: [ { url: 'http://a', secret_file: s }, { url: 'http://a', secret_file: t } ]",
+        "there is a webhook for this address already",
+    ),
+    (
+        "webhooks: [ { url: 'http://a', secret_file: s, retries: 3 } ]",
+        "unknown field `retries` in a webhook; allowed are url, secret_file, kinds, ca",
+    ),
 ];

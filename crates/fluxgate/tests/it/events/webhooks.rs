@@ -1,0 +1,188 @@
+//! Events that are sent to webhooks.
+
+use std::time::Duration;
+
+use fluxgate_testkit::{RedisServer, wait_until};
+use serde_json::{Value, json};
+
+use super::receiver::{Answer, Receiver, SECRET, in_order};
+use super::{NOTIFIES, events, on_redis, spend};
+use crate::service::Service;
+use crate::service::telemetry::Metrics;
+use crate::support::Dir;
+
+/// Starts a service whose directory has the secret of webhooks.
+fn start_with_secret(config: &str) -> Service {
+    let dir = Dir::new();
+    dir.write("secret", format!("{SECRET}\n"));
+    Service::start_in(dir, &[], config)
+}
+
+fn start(server: &RedisServer, receiver: &Receiver, kinds: &str) -> Service {
+    let config = format!("{}{NOTIFIES}", receiver.config(kinds));
+    start_with_secret(&on_redis(server, &config))
+}
+
+/// Lets users of these numbers reach 80%, one after the other.
+fn reach(service: &Service, users: std::ops::Range<u32>) {
+    for user in users {
+        spend(service, &format!("u{user}"), 8);
+    }
+}
+
+/// Returns what [`in_order`] returns for the users of these numbers.
+fn expected(users: std::ops::Range<u32>) -> Vec<String> {
+    users.map(|user| format!("\"user=u{user}\" 80")).collect()
+}
+
+/// Returns the samples of a metric of the webhook.
+fn sum(service: &Service, name: &str) -> u64 {
+    Metrics::of(service).sum(&format!("fluxgate_webhook_{name}{{"))
+}
+
+#[test]
+fn events_are_posted_signed_and_in_order_without_redis_too() {
+    let receiver = Receiver::start();
+    let config = format!("{}{NOTIFIES}", receiver.config("[threshold]"));
+    let service = start_with_secret(&config);
+    reach(&service, 0..20);
+    let received = receiver.wait_for(20);
+    assert_eq!(in_order(&received), expected(0..20));
+    assert_eq!(received, events(&service), "each once, as they are listed");
+    wait_until("the counts", || sum(&service, "sent_total") == 20);
+    assert_eq!(
+        (sum(&service, "queue"), sum(&service, "lost_total")),
+        (0, 0)
+    );
+}
+
+#[test]
+fn every_event_arrives_in_order_whatever_the_receiver_does() {
+    let server = RedisServer::start();
+    let mut receiver = Receiver::start();
+    let service = start(&server, &receiver, "[threshold]");
+    reach(&service, 0..3);
+    receiver.wait_for(3);
+    // Failing.
+    receiver.answer(Answer::Status(500));
+    reach(&service, 3..6);
+    wait_until("attempts", || sum(&service, "failures_total") >= 2);
+    assert_eq!(sum(&service, "queue"), 3);
+    assert_eq!(service.logs("the webhook does not accept events").len(), 1);
+    // Redirects are not followed.
+    receiver.answer(Answer::Redirect);
+    let attempts = receiver.attempts();
+    wait_until("another attempt", || receiver.attempts() > attempts + 1);
+    receiver.answer(Answer::Status(200));
+    receiver.wait_for(6);
+    // Down.
+    receiver.stop();
+    reach(&service, 6..9);
+    let failures = sum(&service, "failures_total");
+    wait_until("attempts", || {
+        sum(&service, "failures_total") > failures + 1
+    });
+    receiver.restart();
+    receiver.wait_for(9);
+    // Slow, and with too much to say.
+    receiver.answer(Answer::Late(Duration::from_millis(500)));
+    reach(&service, 9..12);
+    receiver.wait_for(12);
+    receiver.answer(Answer::Endless);
+    reach(&service, 12..14);
+    let received = receiver.wait_for(14);
+    assert_eq!(in_order(&received), expected(0..14));
+    wait_until("an empty queue", || sum(&service, "queue") == 0);
+    assert_eq!(sum(&service, "lost_total"), 0);
+}
+
+#[test]
+fn one_instance_of_a_fleet_sends_and_another_takes_over_when_it_is_killed() {
+    let server = RedisServer::start();
+    let receiver = Receiver::start();
+    let mut services: Vec<_> = (0..3)
+        .map(|_| start(&server, &receiver, "[threshold]"))
+        .collect();
+    reach(&services[0], 0..10);
+    let received = receiver.wait_for(10);
+    assert_eq!(received.len(), 10, "each is sent once");
+    for round in 1..3 {
+        // Events wait while nobody accepts them, and their sender dies.
+        receiver.answer(Answer::Status(503));
+        let users = 10 * round..10 * round + 10;
+        reach(&services[0], users);
+        let sender = fluxgate_testkit::wait_for("the sender", || {
+            services
+                .iter()
+                .position(|service| sum(service, "queue") > 0)
+        });
+        let killed = services.remove(sender);
+        killed.program.kill();
+        receiver.answer(Answer::Status(200));
+        receiver.wait_for(10 * round as usize + 10);
+    }
+    let received = receiver.accepted();
+    assert_eq!(in_order(&received), expected(0..30));
+    assert!(received.len() < 60, "few arrive twice: {}", received.len());
+}
+
+#[test]
+fn a_restart_of_the_service_goes_on_where_it_ended() {
+    let server = RedisServer::start();
+    let receiver = Receiver::start();
+    let service = start(&server, &receiver, "[threshold]");
+    reach(&service, 0..3);
+    receiver.wait_for(3);
+    receiver.answer(Answer::Status(500));
+    reach(&service, 3..6);
+    wait_until("an attempt", || sum(&service, "failures_total") > 0);
+    service.program.signal("TERM");
+    service.program.wait();
+    receiver.answer(Answer::Status(200));
+    let _service = start(&server, &receiver, "[threshold]");
+    let received = receiver.wait_for(6);
+    assert_eq!(in_order(&received), expected(0..6));
+    assert_eq!(received.len(), 6);
+}
+
+#[test]
+fn a_store_that_fails_is_told_while_it_is_down_and_sending_goes_on_afterwards() {
+    let server = RedisServer::builder().config("appendonly yes").start();
+    let receiver = Receiver::start();
+    let service = start(&server, &receiver, "[threshold, store]");
+    reach(&service, 0..3);
+    receiver.wait_for(3);
+    server.kill();
+    let failed = fluxgate_testkit::wait_for("the failure", || {
+        let accepted = receiver.accepted();
+        accepted
+            .into_iter()
+            .find(|event| event["state"] == "failed")
+    });
+    assert_eq!(
+        (&failed["kind"], &failed["id"]),
+        (&json!("store"), &Value::Null)
+    );
+    server.restart();
+    fluxgate_testkit::wait_for("the recovery", || {
+        let accepted = receiver.accepted();
+        accepted.into_iter().find(|event| event["state"] == "back")
+    });
+    wait_until("the store decides", || {
+        spend(&service, "other", 1)["outcome"] == "allowed"
+    });
+    reach(&service, 3..6);
+    let received = wait_for_thresholds_at(&receiver, 6);
+    assert_eq!(in_order(&received), expected(0..6));
+}
+
+/// Waits for so many thresholds, and returns them.
+fn wait_for_thresholds_at(receiver: &Receiver, count: usize) -> Vec<Value> {
+    fluxgate_testkit::wait_for("the thresholds", || {
+        let accepted = receiver.accepted().into_iter();
+        let accepted: Vec<_> = accepted
+            .filter(|event| event["kind"] == "threshold")
+            .collect();
+        (in_order(&accepted).len() >= count).then_some(accepted)
+    })
+}
