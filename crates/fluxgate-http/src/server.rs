@@ -18,6 +18,6 @@ pub use head::{
     content_length, is_token, wall_clock, write_date, write_header, write_number, write_status,
     write_status_line,
 };
-pub use origin::{Listener, OUTCOME, Origin, STATUS, TRACEPARENT};
+pub use origin::{Listener, OUTCOME, Origin, RULE_SET, STATUS, TRACEPARENT};
 pub use request_id::REQUEST_ID;
 pub use stream::{ClientStream, PrefixedStream};

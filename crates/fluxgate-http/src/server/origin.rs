@@ -14,6 +14,8 @@ pub const OUTCOME: HeaderName = HeaderName::from_static("x-fluxgate-outcome");
 
 /// The status of the rule that forbids a request. Decisions in JSON do not have it.
 pub const STATUS: HeaderName = HeaderName::from_static("x-fluxgate-status");
+/// The response header with `missing`, if the request names a rule set that does not exist.
+pub const RULE_SET: HeaderName = HeaderName::from_static("x-fluxgate-rule-set");
 
 /// The listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,20 +7,23 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::json::{ContextFields, Text, concat_names, read_once};
 use fluxgate_core::{Decision, RequestContext, RequestContextBuilder};
-use fluxgate_http::server::{Listener, Origin, STATUS};
+use fluxgate_http::server::{Listener, Origin, RULE_SET, STATUS};
 use fluxgate_http::{FailedClosedStatus, Problem};
-use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::body;
-use super::response::{ApiResult, DecisionForm, json_response, write_decision};
+use super::response::{ApiResult, DecisionForm, json_response, names_missing_set, write_decision};
 use super::state::{ApiState, SharedState};
 use crate::engine::EngineError;
 use crate::hold_span::{HoldText, parse_hold_span};
 
 /// How many checks a batch may hold.
 const MAX_CHECKS: usize = 1_000;
+
+/// The value of [`RULE_SET`] for a rule set that does not exist.
+pub(super) const MISSING: HeaderValue = HeaderValue::from_static("missing");
 
 /// The field with the normal form of the path, for callers that have computed it.
 pub(super) const NORMAL_PATH: &str = "normal_path";
@@ -52,6 +55,9 @@ pub(super) async fn check(State(api): SharedState, request: Request) -> ApiResul
     api.headers.write(&decision, headers);
     if let Some(status) = decision.forbidden_status() {
         headers.insert(STATUS, status.into());
+    }
+    if names_missing_set(&decision) {
+        headers.insert(RULE_SET, MISSING);
     }
     Ok(response)
 }

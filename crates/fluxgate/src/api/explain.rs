@@ -192,6 +192,9 @@ struct RuleJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     handle: Option<&'a str>,
     missing: Vec<String>,
+    /// What the rule does about missing parts, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_missing_key: Option<&'static str>,
     applies: bool,
     mode: &'static str,
     group: Option<GroupJson<'a>>,
@@ -244,6 +247,7 @@ impl<'a> From<&'a RuleExplanation> for RuleJson<'a> {
             identity: rule.identity.as_deref(),
             handle: None,
             missing: rule.missing.iter().map(ToString::to_string).collect(),
+            on_missing_key: (!rule.missing.is_empty()).then(|| rule.on_missing_key.name()),
             applies: rule.applies,
             mode: mode_name(rule.mode),
             group: rule.group.as_ref().map(|group| GroupJson {

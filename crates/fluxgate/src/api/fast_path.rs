@@ -2,9 +2,9 @@
 //! longer than the decisions do.
 //!
 //! A simple request is a `POST /v1/check`, `/v1/check?status=true` (what the clients of other
-//! languages send) or `/v1/release` over HTTP/1.1 that has arrived as a whole, or whose body follows at once, with a content length and no header that would
-//! change how it is read. At the first request that is anything else, hyper takes over the
-//! connection together with the bytes that have been read.
+//! languages send) or `/v1/release` over HTTP/1.1 that has arrived as a whole, or whose body follows
+//! at once, with a content length and no header that would change how it is read. At the first request
+//! that is anything else, hyper takes over the connection together with the bytes that have been read.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
@@ -15,8 +15,8 @@ use std::pin::pin;
 
 use fluxgate_core::Decision;
 use fluxgate_http::server::{
-    Buffers, ClientStream, INPUT, LINGER, Listener, Origin, STATUS, content_length, request_id,
-    send, wall_clock, write_date, write_header, write_number, write_status,
+    Buffers, ClientStream, INPUT, LINGER, Listener, Origin, RULE_SET, STATUS, content_length,
+    request_id, send, wall_clock, write_date, write_header, write_number, write_status,
 };
 use fluxgate_http::{PROBLEM_JSON, Problem};
 use http::StatusCode;
@@ -24,9 +24,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body;
-use super::check::{CheckRequest, StatusOptions};
+use super::check::{CheckRequest, MISSING, StatusOptions};
 use super::holds::release_hold;
-use super::response::write_decision;
+use super::response::{names_missing_set, write_decision};
 use super::state::ApiState;
 use crate::serve::HEADER_TIMEOUT;
 
@@ -172,6 +172,9 @@ async fn answer_request(
             api.headers.write_text(&decision, out);
             if let Some(status) = decision.forbidden_status() {
                 write_number(out, STATUS.as_str(), status.into());
+            }
+            if names_missing_set(&decision) {
+                write_header(out, RULE_SET.as_str(), MISSING.as_bytes());
             }
             write_date(now, out);
             status.as_u16()

@@ -112,6 +112,11 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Decis
     out.text("}");
 }
 
+/// Returns whether the decision is about a rule set that does not exist.
+pub(super) fn names_missing_set(decision: &Decision) -> bool {
+    decision.rule_set().is_none() && !decision.outcome().is_store_failure()
+}
+
 /// Returns the units of a band that are out on lease; `None` if its units are not leased.
 pub(super) fn units_on_lease(state: &BandState) -> Option<u64> {
     state.band.lease().map(|_| state.on_lease)

@@ -327,6 +327,21 @@ fn an_unknown_rule_set_is_decided_as_configured() {
         .post("/v1/check", r#"{"rule_set":"nowhere"}"#);
     assert_eq!(json_of(&answer)["outcome"], "no_rule");
     assert_eq!(answer.header("x-ratelimit-limit"), None);
+    assert_eq!(answer.header("x-fluxgate-rule-set"), Some("missing"));
+    // A query that the fast path leaves to hyper.
+    for (path, rule_set, expected) in [
+        ("/v1/check?status=false", "nowhere", Some("missing")),
+        ("/v1/check?status=false", "api", None),
+        ("/v1/check", "api", None),
+    ] {
+        let body = format!(r#"{{"rule_set":"{rule_set}","path":"/none"}}"#);
+        let answer = service.http().post(path, &body);
+        assert_eq!(
+            answer.header("x-fluxgate-rule-set"),
+            expected,
+            "{path} {rule_set}"
+        );
+    }
     let strict = format!("on_missing_rule_set: deny\n{RULES}");
     let service = Service::start(&[], &strict);
     let answer = service
