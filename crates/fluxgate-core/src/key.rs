@@ -139,11 +139,21 @@ pub enum OnMissingKey {
 impl OnMissingKey {
     /// Their names in rules.
     pub(crate) const NAMES: [(&str, Self); 4] = [
-        ("ip", Self::Ip),
-        ("anonymous", Self::Anonymous),
-        ("skip", Self::Skip),
-        ("deny", Self::Deny),
+        (Self::Ip.name(), Self::Ip),
+        (Self::Anonymous.name(), Self::Anonymous),
+        (Self::Skip.name(), Self::Skip),
+        (Self::Deny.name(), Self::Deny),
     ];
+
+    /// Returns its name in rules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Anonymous => "anonymous",
+            Self::Skip => "skip",
+            Self::Deny => "deny",
+        }
+    }
 }
 
 /// The result of building an identity.

@@ -69,6 +69,14 @@ enum Command {
     Refund(client::RefundArguments),
     /// Delete the state of an identity or a rule, in a running service
     Reset(client::ResetArguments),
+    /// Show what each rule of a running service did over time
+    History(client::HistoryArguments),
+    /// List who was refused by a running service, and by which rule, the newest first
+    Denials(client::DenialsArguments),
+    /// List the identities that use most of their limits, and when they run out
+    Usage(client::UsageArguments),
+    /// List what happened in a fleet: thresholds, changes of rules, failures of the store
+    Events(client::EventsArguments),
     /// List the rules of a running service, or change those that it stores
     ///
     /// Without a command, lists the active rules.
@@ -160,6 +168,10 @@ pub fn run() -> ExitCode {
         Some(Command::State(arguments)) => client::state(&arguments),
         Some(Command::Refund(arguments)) => client::refund(&arguments),
         Some(Command::Reset(arguments)) => client::reset(&arguments),
+        Some(Command::History(arguments)) => client::history(&arguments),
+        Some(Command::Denials(arguments)) => client::denials(&arguments),
+        Some(Command::Usage(arguments)) => client::usage(&arguments),
+        Some(Command::Events(arguments)) => client::events(&arguments),
         Some(Command::Rules(arguments)) => client::rules(&arguments),
         Some(Command::Simulate(arguments)) => simulate::run(&arguments),
         Some(Command::Import(arguments)) => import::run(&arguments),

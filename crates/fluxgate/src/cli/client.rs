@@ -1,5 +1,6 @@
 //! Commands that call a running service.
 
+mod record;
 mod rules;
 mod server;
 mod text;
@@ -10,6 +11,10 @@ use serde_json::{Value, json};
 
 use super::input::read_request;
 use super::{Exit, Failure, print};
+pub(crate) use record::{
+    DenialsArguments, EventsArguments, HistoryArguments, UsageArguments, denials, events, history,
+    usage,
+};
 pub(crate) use rules::{RulesArguments, rules};
 pub(crate) use server::{OptionalServer, ServerArguments};
 use text::{Table, duration_of};

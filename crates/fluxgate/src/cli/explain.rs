@@ -1,18 +1,16 @@
-//! `fluxgate explain`: why a request is decided as it is, on an empty store.
+//! `fluxgate explain`: why a request is decided as it is, on an empty store or in a running
+//! service.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fluxgate_core::text::duration_text;
-use fluxgate_core::{
-    BandExplanation, Decision, Explanation, OnMissingKey, Outcome, RuleExplanation, RuleMode,
-};
+use serde_json::Value;
 
 use super::client::{self, OptionalServer};
 use super::input::{load_rules, read_request};
 use super::{Exit, Failure, print};
-use crate::api::explain::{action_name, explain_offline, explanation_json, mode_name};
+use crate::api::explain::{explain_offline, explanation_json};
 
 /// The arguments of `fluxgate explain`.
 #[derive(Debug, clap::Args)]
@@ -36,19 +34,26 @@ pub(crate) struct Arguments {
 /// Prints the decision and how each rule contributes to it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let request = read_request(&arguments.request)?;
-    let Some(rules) = &arguments.rules else {
-        let request = with_rule_set(request, arguments.rule_set.as_deref())?;
-        let explanation = client::explain(&arguments.service.required(), request)?;
-        return print(&format!("{explanation}\n"));
+    let rule_set = arguments.rule_set.as_deref();
+    let explanation = match &arguments.rules {
+        Some(rules) => {
+            let instead = "ask the running service with --server";
+            let rules = load_rules(rules, instead)?;
+            let explanation = explain_offline(rules, &request, rule_set).map_err(|problem| {
+                Failure::new(Exit::Data, format!("--request: {}", problem.detail()))
+            })?;
+            String::from_utf8_lossy(&explanation_json(&explanation, &[])).into()
+        }
+        None => {
+            let request = with_rule_set(request, rule_set)?;
+            client::explain(&arguments.service.required(), request)?.to_string()
+        }
     };
-    let instead = "ask the running service with --server";
-    let rules = load_rules(rules, instead)?;
-    let explanation = explain_offline(rules, &request, arguments.rule_set.as_deref())
-        .map_err(|problem| Failure::new(Exit::Data, format!("--request: {}", problem.detail())))?;
     if arguments.json {
-        let json = explanation_json(&explanation, &[]);
-        return print(&format!("{}\n", String::from_utf8_lossy(&json)));
+        return print(&format!("{explanation}\n"));
     }
+    let explanation: Value = serde_json::from_str(&explanation)
+        .map_err(|error| Failure::new(Exit::Unavailable, format!("no explanation: {error}")))?;
     print(&ExplanationText(&explanation).to_string())
 }
 
@@ -64,133 +69,133 @@ fn with_rule_set(request: Vec<u8>, rule_set: Option<&str>) -> Result<Vec<u8>, Fa
     serde_json::to_vec(&fields).map_err(invalid)
 }
 
-/// An explanation as text: the decision, and a block for each rule.
-struct ExplanationText<'a>(&'a Explanation);
+/// An explanation in the form of the API as text: the decision, and a block for each rule.
+struct ExplanationText<'a>(&'a Value);
 
 impl fmt::Display for ExplanationText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Explanation {
-            decision, rules, ..
-        } = self.0;
-        writeln!(f, "{}", decision_line(decision))?;
-        for rule in rules {
+        let Self(explanation) = self;
+        write_decision(f, &explanation["decision"])?;
+        for rule in list(&explanation["rules"]) {
             write_rule(f, rule)?;
         }
         Ok(())
     }
 }
 
-fn decision_line(decision: &Decision) -> String {
-    let mut line = decision.outcome().name().to_owned();
-    // Writing to a string does not fail.
-    if let (Some(rule), Some(band)) = (decision.rule(), decision.band()) {
-        let (left, limit) = (decision.remaining().unwrap_or(0), band.capacity());
-        let _ = write!(
-            line,
-            ": {}/{}, {left} of {limit} left",
-            rule.id(),
-            band.id()
-        );
-    }
-    if let (Outcome::Forbidden | Outcome::Exempt, Some(rule)) =
-        (decision.outcome(), decision.rule())
-    {
-        let _ = write!(line, ": by {}", rule.id());
-    } else if !decision.allowed() {
-        let _ = match decision.retry_after() {
-            Some(wait) => write!(line, ", retry after {}", span(wait)),
-            None => {
-                let separator = if decision.band().is_some() { ";" } else { ":" };
-                write!(line, "{separator} denied, and waiting does not help")
-            }
-        };
-    }
-    if !decision.delay().is_zero() {
-        let _ = write!(line, ", delayed by {}", span(decision.delay()));
-    }
-    let violated: Vec<_> = decision.violated().map(|it| it.to_string()).collect();
-    if !violated.is_empty() {
-        let _ = write!(line, "\nviolated: {}", violated.join(", "));
-    }
-    line
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
-fn write_rule(f: &mut fmt::Formatter<'_>, rule: &RuleExplanation) -> fmt::Result {
-    let state = match (&rule.failed, rule.applies) {
-        (Some(failed), _) if failed == "enabled" => "disabled".to_owned(),
-        (Some(failed), _) if failed == "key" => "does not match: its key is missing".to_owned(),
-        (Some(failed), _) => match &rule.list {
-            Some(list) => format!("does not match: match.{failed} (list {list})"),
-            None => format!("does not match: match.{failed}"),
-        },
-        (None, true) => "applies".to_owned(),
-        (None, false) => "matches, but does not apply".to_owned(),
-    };
-    writeln!(f, "\n{}: {state}", rule.rule)?;
-    if let Some(action) = action_name(rule.action) {
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn texts(value: &Value) -> Vec<&str> {
+    list(value).iter().map(text).collect()
+}
+
+fn write_decision(f: &mut fmt::Formatter<'_>, decision: &Value) -> fmt::Result {
+    let outcome = text(&decision["outcome"]);
+    write!(f, "{outcome}")?;
+    let (rule, band) = (text(&decision["rule"]), decision["band"].as_str());
+    if let Some(band) = band {
+        let (left, limit) = (&decision["remaining"], &decision["limit"]);
+        write!(f, ": {rule}/{band}, {left} of {limit} left")?;
+    }
+    if matches!(outcome, "forbidden" | "exempt") {
+        write!(f, ": by {rule}")?;
+    } else if decision["allowed"] != true {
+        match millis(&decision["retry_after_ms"]) {
+            Some(wait) => write!(f, ", retry after {}", span(wait))?,
+            None => {
+                let separator = if band.is_some() { ";" } else { ":" };
+                write!(f, "{separator} denied, and waiting does not help")?;
+            }
+        }
+    }
+    match millis(&decision["delay_ms"]) {
+        None | Some(Duration::ZERO) => writeln!(f)?,
+        Some(delay) => writeln!(f, ", delayed by {}", span(delay))?,
+    }
+    let violated = texts(&decision["violated"]);
+    if violated.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "violated: {}", violated.join(", "))
+}
+
+fn write_rule(f: &mut fmt::Formatter<'_>, rule: &Value) -> fmt::Result {
+    write!(f, "\n{}: ", text(&rule["rule"]))?;
+    match (rule["failed"].as_str(), rule["list"].as_str()) {
+        (Some("enabled"), _) => writeln!(f, "disabled")?,
+        (Some("key"), _) => writeln!(f, "does not match: its key is missing")?,
+        (Some(failed), Some(list)) => writeln!(f, "does not match: match.{failed} (list {list})")?,
+        (Some(failed), None) => writeln!(f, "does not match: match.{failed}")?,
+        (None, _) if rule["applies"] == true => writeln!(f, "applies")?,
+        (None, _) => writeln!(f, "matches, but does not apply")?,
+    }
+    if let Some(action) = rule["action"].as_str() {
         writeln!(f, "  action: {action}")?;
     }
-    if let Some(group) = &rule.group {
-        write!(f, "  group: {}, place {}", group.name, group.place)?;
-        match &group.instead {
+    if let Some(name) = rule["group"]["name"].as_str() {
+        write!(f, "  group: {name}, place {}", rule["group"]["place"])?;
+        match rule["group"]["instead"].as_str() {
             Some(instead) => writeln!(f, "; {instead} applies instead")?,
             None => writeln!(f)?,
         }
     }
-    if let Some(rollout) = &rule.rollout {
+    let (mode, identity) = (text(&rule["mode"]), rule["identity"].as_str());
+    if let Some(rollout) = rule["rollout"].as_str() {
         write!(f, "  rollout: {rollout}")?;
-        match &rule.identity {
-            Some(_) => writeln!(f, "; {} for this identity", mode_name(rule.mode))?,
+        match identity {
+            Some(_) => writeln!(f, "; {mode} for this identity")?,
             None => writeln!(f)?,
         }
-    } else if rule.mode == RuleMode::Shadow {
+    } else if mode == "shadow" {
         writeln!(f, "  mode: shadow")?;
     }
-    if let Some(lease) = rule.lease {
-        let (share, span) = (lease.share(), duration_text(lease.span()));
-        writeln!(f, "  lease: {share} for {span}")?;
+    if let Some(share) = rule["lease"]["share"].as_str() {
+        writeln!(f, "  lease: {share} for {}", text(&rule["lease"]["for"]))?;
     }
-    if !rule.missing.is_empty() {
-        let parts: Vec<_> = rule.missing.iter().map(ToString::to_string).collect();
-        let verb = if parts.len() == 1 { "is" } else { "are" };
-        let (parts, effect) = (parts.join(", "), on_missing_name(rule.on_missing_key));
-        writeln!(
-            f,
-            "  key: {parts} {verb} missing (on_missing_key: {effect})"
-        )?;
+    let missing = texts(&rule["missing"]);
+    if !missing.is_empty() {
+        let verb = if missing.len() == 1 { "is" } else { "are" };
+        write!(f, "  key: {} {verb} missing", missing.join(", "))?;
+        match rule["on_missing_key"].as_str() {
+            Some(effect) => writeln!(f, " (on_missing_key: {effect})")?,
+            None => writeln!(f)?,
+        }
     }
-    if let Some(identity) = &rule.identity {
+    if let Some(identity) = identity {
         writeln!(f, "  identity: {identity}")?;
     }
-    for band in &rule.bands {
+    for band in list(&rule["bands"]) {
         write_band(f, band)?;
     }
     Ok(())
 }
 
-/// Returns the name in rules.
-fn on_missing_name(on_missing: OnMissingKey) -> &'static str {
-    match on_missing {
-        OnMissingKey::Ip => "ip",
-        OnMissingKey::Anonymous => "anonymous",
-        OnMissingKey::Skip => "skip",
-        OnMissingKey::Deny => "deny",
+fn write_band(f: &mut fmt::Formatter<'_>, band: &Value) -> fmt::Result {
+    let (before, after) = (&band["before"], &band["after"]);
+    let (id, limit) = (text(&band["band"]), &band["limit"]);
+    write!(f, "  band {id}: {} of {limit} left", before["remaining"])?;
+    if band["denies"] == true {
+        write!(f, ", denies")?;
+    } else {
+        write!(f, ", {} after it", after["remaining"])?;
+    }
+    if let Some(units) = band["on_lease"].as_u64() {
+        write!(f, ", {units} on lease")?;
+    }
+    match millis(&after["reset_after_ms"]) {
+        None | Some(Duration::ZERO) => writeln!(f),
+        Some(reset) => writeln!(f, "; full in {}", span(reset)),
     }
 }
 
-fn write_band(f: &mut fmt::Formatter<'_>, band: &BandExplanation) -> fmt::Result {
-    let BandExplanation { before, after, .. } = band;
-    let (id, limit) = (before.band.id(), before.band.capacity());
-    write!(f, "  band {id}: {} of {limit} left", before.remaining)?;
-    if band.denies {
-        write!(f, ", denies")?;
-    } else {
-        write!(f, ", {} after it", after.remaining)?;
-    }
-    match after.reset_after {
-        Duration::ZERO => writeln!(f),
-        reset => writeln!(f, "; full in {}", span(reset)),
-    }
+fn millis(value: &Value) -> Option<Duration> {
+    value.as_u64().map(Duration::from_millis)
 }
 
 /// Writes a duration of up to an hour exactly, as `1.5s`, and a longer one by its two largest

@@ -93,7 +93,7 @@ impl HttpUrl {
     }
 
     /// Returns the URL with a placeholder for its query, which may be secret.
-    pub(super) fn without_query(&self) -> String {
+    pub fn without_query(&self) -> String {
         match self.text.split_once('?') {
             Some((before, _)) => format!("{before}?***"),
             None => self.text.clone(),

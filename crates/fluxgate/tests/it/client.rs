@@ -52,9 +52,20 @@ fn a_request_is_checked_explained_refunded_and_reset() {
     assert_eq!((denied.code, &*denied.stderr), (Some(75), "denied\n"));
     let denied: Value = serde_json::from_str(&denied.stdout).unwrap();
     assert_eq!(denied["violated"], json!(["per-user/month"]));
-    let explained = ok(&service, &["explain", "--request", request]);
+    let explained = ok(&service, &["explain", "--json", "--request", request]);
     let explained: Value = serde_json::from_str(&explained).unwrap();
     assert_eq!(explained["decision"]["outcome"], "denied");
+    let text = ok(&service, &["explain", "--request", request]);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(
+        lines[0].starts_with("denied: per-user/month, 0 of 2 left, retry after "),
+        "{text}"
+    );
+    assert_eq!(lines[1], "violated: per-user/month");
+    assert!(
+        text.contains("\n  band month: 0 of 2 left, denies; full in "),
+        "{text}"
+    );
     let state = ok(&service, &["state", "api/per-user", "ann"]);
     let lines: Vec<Vec<_>> = state
         .lines()

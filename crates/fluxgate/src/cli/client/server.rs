@@ -25,6 +25,8 @@ const MAX_ANSWER_BYTES: usize = 64 << 20;
 const MAX_PROBLEM_BYTES: usize = 1 << 20;
 /// How long a call may take.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// The id of the last event that a client has of a stream.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The service that a command calls.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,7 +59,7 @@ struct TlsArguments {
 /// The service that a command calls, if it calls one.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OptionalServer {
-    /// Send the request to the service at this address instead; prints JSON
+    /// Send the request to the service at this address instead
     #[arg(long, value_name = "URL", conflicts_with = "rules")]
     server: Option<String>,
     /// A file with the token for the service, if it needs one
@@ -244,9 +246,11 @@ impl Server {
         Failure::new(exit, format!("{}: {status}: {detail}", self.name))
     }
 
-    /// Opens a stream of server-sent events.
-    pub(crate) async fn events(&self, path: &str) -> Result<Events, Failure> {
-        let opening = self.send(Method::GET, path, &[], None);
+    /// Opens a stream of server-sent events, which begins after the event `last` if there is one.
+    pub(crate) async fn events(&self, path: &str, last: Option<&str>) -> Result<Events, Failure> {
+        let mut headers = vec![(ACCEPT, "text/event-stream")];
+        headers.extend(last.map(|last| (LAST_EVENT_ID, last)));
+        let opening = self.send(Method::GET, path, &headers, None);
         let opened = tokio::time::timeout(DEADLINE, opening).await;
         let response = opened.unwrap_or_else(|_| Err(self.broken("no answer in time")))?;
         if !response.status().is_success() {
@@ -266,10 +270,10 @@ impl Server {
         headers: &[(HeaderName, &str)],
         body: Option<Vec<u8>>,
     ) -> Result<Response<Incoming>, Failure> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(ACCEPT, "application/json");
+        let mut request = Request::builder().method(method).uri(path);
+        if !headers.iter().any(|(name, _)| name == ACCEPT) {
+            request = request.header(ACCEPT, "application/json");
+        }
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
@@ -318,9 +322,13 @@ impl Events {
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.windows(2).position(|pair| pair == b"\n\n") {
-                let event = self.rest.split_to(end + 2);
-                let event = event.strip_prefix(b"data: ").unwrap_or(&event);
-                return serde_json::from_slice(event.trim_ascii_end()).ok();
+                let event = self.rest.split_to(end + 2).freeze();
+                let mut lines = event[..].split(|byte| *byte == b'\n');
+                // Comments, which keep a connection alive, have no data.
+                match lines.find_map(|line| line.strip_prefix(b"data: ")) {
+                    Some(data) => return serde_json::from_slice(data).ok(),
+                    None => continue,
+                }
             }
             if self.rest.len() > MAX_ANSWER_BYTES {
                 return None;

@@ -58,6 +58,15 @@ pub(super) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
+/// Returns a share as a percentage.
+#[expect(
+    clippy::float_arithmetic,
+    reason = "only to be looked at; no decision depends on it"
+)]
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
 /// Returns the row of a rule.
 pub(super) fn rule_row(set: &Value, rule: &Value) -> [String; 5] {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();

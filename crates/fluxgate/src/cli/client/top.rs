@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::server::{Server, ServerArguments};
-use super::text::{Table, clean};
+use super::text::{Table, clean, percent};
 use crate::cli::{Failure, print, print_unescaped};
 
 /// How many identities are listed.
@@ -34,7 +34,7 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<(), Failure> {
         "denied"
     };
     let is_once = arguments.once || !io::stdout().is_terminal();
-    let mut events = server.events("/v1/live").await?;
+    let mut events = server.events("/v1/live", None).await?;
     // The first event describes the previous second.
     while let Some(event) = events.next().await {
         let top = heaviest(&server, by).await?;
@@ -112,14 +112,6 @@ fn screen(server: &str, by: &str, event: &Value, top: &Value) -> String {
         ]);
     }
     text + &identities.to_string()
-}
-
-#[expect(
-    clippy::float_arithmetic,
-    reason = "only to be looked at; no decision depends on it"
-)]
-fn percent(share: f64) -> String {
-    format!("{:.0}%", share * 100.0)
 }
 
 fn name_of(value: &Value) -> String {
