@@ -7,7 +7,9 @@ import io.fluxgate.testing.ServerUnderTest;
 import io.fluxgate.testing.Service;
 import jakarta.servlet.Filter;
 import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
@@ -84,17 +86,22 @@ final class ServletServer implements ServerUnderTest {
         }
 
         @RequestMapping("/stream")
-        StreamingResponseBody stream(HttpServletRequest request, @RequestParam(defaultValue = "5") int n) {
+        StreamingResponseBody stream(
+                HttpServletRequest request, HttpServletResponse response, @RequestParam(defaultValue = "5") int n) {
             runs.record(request.getHeader(ID_HEADER));
-            return chunks(n);
+            return out -> {
+                for (int i = 0; i < n; i++) {
+                    send(out, response);
+                    Service.sleep(100);
+                }
+            };
         }
 
         @RequestMapping("/break")
-        StreamingResponseBody breakOff(HttpServletRequest request) {
+        StreamingResponseBody breakOff(HttpServletRequest request, HttpServletResponse response) {
             runs.record(request.getHeader(ID_HEADER));
             return out -> {
-                out.write("chunk\n".getBytes(StandardCharsets.US_ASCII));
-                out.flush();
+                send(out, response);
                 throw new IOException("the body fails");
             };
         }
@@ -105,14 +112,10 @@ final class ServletServer implements ServerUnderTest {
             throw new IllegalStateException("the handler fails");
         }
 
-        private static StreamingResponseBody chunks(int count) {
-            return out -> {
-                for (int i = 0; i < count; i++) {
-                    out.write("chunk\n".getBytes(StandardCharsets.US_ASCII));
-                    out.flush();
-                    Service.sleep(100);
-                }
-            };
+        /** Sends a chunk at once. Spring 7.0.6 and newer ignore {@code out.flush()}. */
+        private static void send(OutputStream out, HttpServletResponse response) throws IOException {
+            out.write("chunk\n".getBytes(StandardCharsets.US_ASCII));
+            response.flushBuffer();
         }
     }
 }
