@@ -23,8 +23,6 @@ pub use charge::Charge;
 use outcome::WaitStatus;
 pub use outcome::{Outcome, WaitRefusal};
 pub use rule_outcome::RuleOutcome;
-pub use uses::BandUse;
-use uses::RecordedUse;
 
 /// The wait of a request that is denied because the store failed.
 const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
@@ -132,6 +130,45 @@ pub struct BandLevel<'d> {
     pub remaining: u64,
     /// The time until it is full again.
     pub reset_after: Micros,
+}
+
+/// The use of a band after a decision, if its rule has [`Rule::notify`](crate::Rule::notify).
+///
+/// A share of the limit is reached if `used` is at least
+/// [`Percent::reached_at`](crate::Percent::reached_at) of its capacity. If `used_before` was less,
+/// this decision reached it, and no other one did: a store makes all decisions on a band one after
+/// the other.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct BandUse<'d> {
+    /// The rule.
+    pub rule: &'d ActiveRule,
+    /// The band, that of an override included.
+    pub band: &'d Band,
+    /// When it was decided, by the clock of the store.
+    pub at: Timestamp,
+    /// Whole units in use: the capacity less those left.
+    pub used: u64,
+    /// Whole units in use before this decision. `None` if that is not known: the band leases its
+    /// units, so the rest is an estimate; the request waits for units of the future; or it was
+    /// denied and charged nevertheless. In the last two cases the band may owe, and units that are
+    /// owed are not among those in use.
+    pub used_before: Option<u64>,
+    /// The time until it is full again.
+    pub reset_after: Micros,
+}
+
+/// A [`BandUse`] as a decision keeps it.
+#[derive(Clone, Copy, Debug)]
+struct RecordedUse {
+    band: BandRef,
+    at: Timestamp,
+    remaining: u32,
+    reset_after: Micros,
+    /// The units of the request; `None` if it was not charged because it was denied.
+    charged: Option<u64>,
+    /// Whether the request waits.
+    is_delayed: bool,
 }
 
 /// A band that denies a request, displayed as `rule/band`.

@@ -292,7 +292,8 @@ impl Telemetry {
             .count_decision(set_name, rule, outcome, is_allowed, took, used);
         self.count_rules(set_name, decision);
         self.count_identities(identity, decision, now);
-        self.thresholds.record(identity, decision, now);
+        let identity_of = |set: &RuleSet, rule: &ActiveRule| identity.identity(set, rule);
+        self.thresholds.record(identity_of, decision, now);
         if comes_from_store(outcome) && set.is_some() {
             self.store_outage.record_answer(now);
         }

@@ -1,50 +1,11 @@
 //! The use of the bands whose rule reports it.
 
-use super::{BandRef, Decision, Violation};
+use super::{BandRef, BandUse, Decision, RecordedUse, Violation};
 use crate::algorithm::Verdict;
 use crate::band::Band;
 use crate::plan::{AppliedRule, Ends, Plan};
 use crate::rules::ActiveRule;
-use crate::time::{Micros, Timestamp};
-
-/// The use of a band after a decision, if its rule has [`Rule::notify`](crate::Rule::notify).
-///
-/// A share of the limit is reached if `used` is at least
-/// [`Percent::reached_at`](crate::Percent::reached_at) of its capacity. If `used_before` was less,
-/// this decision reached it, and no other one did: a store makes all decisions on a band one after
-/// the other.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct BandUse<'d> {
-    /// The rule.
-    pub rule: &'d ActiveRule,
-    /// The band, that of an override included.
-    pub band: &'d Band,
-    /// When it was decided, by the clock of the store.
-    pub at: Timestamp,
-    /// Whole units in use: the capacity less those left.
-    pub used: u64,
-    /// Whole units in use before this decision. `None` if that is not known: the band leases its
-    /// units, so the rest is an estimate; the request waits for units of the future; or it was
-    /// denied and charged nevertheless. In the last two cases the band may owe, and units that are
-    /// owed are not among those in use.
-    pub used_before: Option<u64>,
-    /// The time until it is full again.
-    pub reset_after: Micros,
-}
-
-/// A [`BandUse`] as a decision keeps it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RecordedUse {
-    band: BandRef,
-    at: Timestamp,
-    remaining: u32,
-    reset_after: Micros,
-    /// The units of the request; `None` if it was not charged because it was denied.
-    charged: Option<u64>,
-    /// Whether the request waits.
-    is_delayed: bool,
-}
+use crate::time::Micros;
 
 impl RecordedUse {
     /// Returns the units that the band counted for the request, if it has all that it counts.

@@ -182,7 +182,7 @@ async fn rows_of_an_identity_are_merged() {
             ..row("ann", count, at)
         };
         send(record, |batch| {
-            batch.add_denials(MINUTE, &rule("a"), &[row], 0)
+            batch.add_denials(MINUTE, &rule("a"), &[row], 0);
         })
         .await;
     }

@@ -17,8 +17,9 @@ use tower_service::Service as _;
 
 use crate::admin::AdminAccess;
 use crate::api::{self, ApiState};
-use crate::config::{Config, RawConfig, Rules};
+use crate::config::{Config, RawConfig, Rules, Secrets};
 use crate::engine::{Engine, Filters};
+use crate::events::Events;
 use crate::instances::Instances;
 use crate::reload::{RuleReloader, rule_source};
 

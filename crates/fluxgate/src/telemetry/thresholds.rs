@@ -24,7 +24,6 @@ use fluxgate_core::store::Micros;
 use fluxgate_core::{ActiveRule, Algorithm, Band, BandUse, Decision, Percent, RuleSet, Timestamp};
 use tokio::sync::Notify;
 
-use super::IdentitySource;
 use super::metrics::lock;
 
 /// A use that is seen at a share again within this time has not fallen below it in between.
@@ -137,9 +136,15 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Finds the shares that a decision has reached, or fallen below. `now` is the time since the
+    /// Finds the shares that a decision has reached, or fallen below. `identity_of` returns the
+    /// identity that a rule counts. `now` is the time since the
     /// start of the service.
-    pub(super) fn record(&self, source: IdentitySource<'_>, decision: &Decision, now: Duration) {
+    pub(super) fn record(
+        &self,
+        identity_of: impl Fn(&RuleSet, &ActiveRule) -> Option<SubjectBytes>,
+        decision: &Decision,
+        now: Duration,
+    ) {
         let mut identity: Option<(RuleNumber, Option<SubjectBytes>)> = None;
         for band_use in decision.uses() {
             let (rule, set) = (band_use.rule, decision.rule_set());
@@ -154,7 +159,7 @@ impl Thresholds {
                 .as_ref()
                 .is_none_or(|(known, _)| *known != rule.number())
             {
-                identity = Some((rule.number(), source.identity(set, rule)));
+                identity = Some((rule.number(), identity_of(set, rule)));
             }
             let Some((_, Some(identity))) = &identity else {
                 continue;
@@ -191,7 +196,9 @@ impl Thresholds {
             // What a lease leaves is an estimate, so the use may not have fallen yet.
             let margin = band_use.band.lease().map_or(0, |lease| lease.most());
             let known = shard.get(&key)?;
-            if band_use.used + margin >= least || known.seen_at >= at.micros() {
+            // It may have fallen for an instant only.
+            let unseen = at.micros().saturating_sub(known.seen_at);
+            if band_use.used + margin >= least || unseen <= micros(gap_of(band_use.band)) {
                 return None;
             }
             shard.remove(&key);
@@ -464,8 +471,8 @@ mod tests {
         fn spend(&self, user: &str, cost: u64) -> Vec<(String, FoundState)> {
             let context = RequestContext::builder().user(user).cost(cost).build();
             let decision = self.limiter.check_sync("s", &context);
-            let source = IdentitySource::Request(&context);
-            self.thresholds.record(source, &decision, self.now());
+            let identity = |set: &RuleSet, rule: &ActiveRule| set.identity_of(rule, &context);
+            self.thresholds.record(identity, &decision, self.now());
             self.due()
         }
 
@@ -552,8 +559,8 @@ mod tests {
         let gate = Gate::new("bands: [ 10/h ]");
         let context = RequestContext::builder().user("ann").cost(8).build();
         let decision = gate.limiter.check_sync("s", &context);
-        let source = IdentitySource::Request(&context);
-        gate.thresholds.record(source, &decision, gate.now());
+        let identity = |set: &RuleSet, rule: &ActiveRule| set.identity_of(rule, &context);
+        gate.thresholds.record(identity, &decision, gate.now());
         let mut found = Vec::new();
         gate.thresholds.take(gate.now(), 9, &mut found);
         gate.thresholds.forget(&found);
@@ -569,8 +576,8 @@ mod tests {
         let spend = |user: &str, cost| {
             let context = RequestContext::builder().user(user).cost(cost).build();
             let decision = gate.limiter.check_sync("s", &context);
-            let source = IdentitySource::Request(&context);
-            gate.thresholds.record(source, &decision, gate.now());
+            let identity = |set: &RuleSet, rule: &ActiveRule| set.identity_of(rule, &context);
+            gate.thresholds.record(identity, &decision, gate.now());
         };
         for user in 0..MAX_FOUND {
             spend(&user.to_string(), 8);

@@ -15,22 +15,26 @@ use fleet::Fleet;
 use prometheus::Prometheus;
 
 /// Panels that may show 0, because no fault of this test raises them.
-const MAY_BE_ZERO: [&str; 2] = [
+const MAY_BE_ZERO: [&str; 3] = [
     "Dropped lines and spans over 5 min",
     "Expired holds and late settlements over 5 min",
+    "Lost records and events over 5 min",
 ];
 
 /// The alert on the duration of decisions.
 const SLOW: &str = "FluxGateSlow";
 
 /// The titles of panels that are empty while all services are healthy.
-const FAULT_PANELS: [&str; 6] = [
+const FAULT_PANELS: [&str; 9] = [
     "5xx",
     "Breaker",
     "Fail-closed",
     "Fallback",
     "Failed reloads",
+    "Record of what happened",
     "Store errors",
+    "Undelivered events",
+    "Waiting to be recorded",
 ];
 
 #[test]

@@ -171,3 +171,13 @@ pub(crate) fn fetched(variable: &str, path: &str) -> PathBuf {
 pub(crate) fn python() -> PathBuf {
     fetched("FLUXGATE_PYTHON", "venv/bin/python")
 }
+
+/// Returns the time since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "reports carry the time of the machine"
+)]
+pub(crate) fn unix_time() -> std::time::Duration {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap()
+}

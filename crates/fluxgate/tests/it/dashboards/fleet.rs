@@ -20,6 +20,12 @@ rule_sets:
       - { id: planned, match: { path: [/planned] }, mode: shadow, scope: global, bands: [ { capacity: 1, window: 1d } ] }
 ";
 
+/// Takes rules from a directory. Nobody receives its events.
+const MEMORY: &str = "
+rules_from: { dir: rules.d }
+webhooks: [ { url: 'http://127.0.0.1:1/', secret_file: hook-secret, kinds: [rules] } ]
+";
+
 /// Allows one request per hour. Others wait.
 const WAITING: &str = "
 filters: { main: { rule_set: slow }, models: { rule_set: models } }
@@ -64,11 +70,12 @@ impl Fleet {
         let dir = Dir::new();
         std::fs::create_dir(dir.path("rules.d")).unwrap();
         dir.write("rules.d/rules.yaml", RULES);
+        dir.write("hook-secret", "secret");
         let redis = RedisServer::start();
         let proxy = FaultProxy::start(redis.addr());
         let model = ModelServer::start();
         let mut fleet = Self {
-            memory: Service::start_in(dir, &[], "rules_from: { dir: rules.d }\n"),
+            memory: Service::start_in(dir, &[], MEMORY),
             shared: Service::start(&[], &shared_config(&proxy)),
             proxy,
             redis,

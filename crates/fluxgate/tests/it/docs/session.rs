@@ -201,12 +201,22 @@ fn put(text: &str, numbers: &[(String, String)]) -> String {
 fn is_alike(shown: &[String], printed: &str) -> bool {
     let shown: Vec<_> = shown.iter().map(|line| line.trim()).collect();
     let printed: Vec<_> = printed.lines().map(str::trim).collect();
-    let alike = |(shown, printed): (&&str, &&str)| match shown.split_once('…') {
-        Some((begin, end)) => {
-            let rest = printed.strip_prefix(begin);
-            rest.is_some_and(|rest| rest.ends_with(end))
+    let alike = |(shown, printed): (&&str, &&str)| {
+        let (begin, rest) = shown.split_once('…').unwrap_or((shown, ""));
+        let Some(mut printed) = printed.strip_prefix(begin) else {
+            return false;
+        };
+        if !shown.contains('…') {
+            return printed.is_empty();
         }
-        None => shown == printed,
+        let (inner, end) = rest.rsplit_once('…').unwrap_or(("", rest));
+        for piece in inner.split('…') {
+            let Some((_, after)) = printed.split_once(piece) else {
+                return false;
+            };
+            printed = after;
+        }
+        printed.ends_with(end)
     };
     shown.len() == printed.len() && shown.iter().zip(&printed).all(alike)
 }

@@ -191,10 +191,12 @@ fn receive(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
         _ => "Content-Length: 0\r\n",
     };
     stream.write_all(format!("HTTP/1.1 {status} X\r\n{more}\r\n").as_bytes())?;
-    while answer == Answer::Endless {
+    if answer != Answer::Endless {
+        return Ok(());
+    }
+    loop {
         stream.write_all(format!("400\r\n{}\r\n", "x".repeat(1024)).as_bytes())?;
     }
-    Ok(())
 }
 
 fn header(head: &str, name: &str) -> Option<String> {
@@ -208,8 +210,7 @@ fn check_signature(head: &str, body: &str) {
     let signature = header(head, "X-FluxGate-Signature").unwrap();
     let (time, digits) = signature.split_once(",v1=").unwrap();
     let time = time.strip_prefix("t=").unwrap();
-    let now = std::time::SystemTime::now();
-    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let now = crate::support::unix_time().as_secs();
     assert!(now.abs_diff(time.parse().unwrap()) < 60, "{signature}");
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
     mac.update(format!("{time}.{body}").as_bytes());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_testkit::{RedisServer, wait_until};
+use fluxgate_testkit::{RedisServer, Stopwatch, wait_until};
 use serde_json::json;
 
 use super::{EventStream, NOTIFIES, events, spend, start, thresholds, wait_for_thresholds};
@@ -56,8 +56,7 @@ fn a_threshold_is_an_event_with_a_sentence() {
         assert_eq!(text, expected);
         let reset = event["reset_after_ms"].as_u64().unwrap();
         assert!((2_800_000..=2_880_000).contains(&reset), "{reset}");
-        let now = std::time::SystemTime::now();
-        let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+        let now = crate::support::unix_time();
         let at = Duration::from_millis(event["at_ms"].as_u64().unwrap());
         assert!(now.abs_diff(at) < Duration::from_secs(60), "{at:?}");
         assert_eq!(events(service), [event]);
@@ -147,7 +146,7 @@ fn a_bucket_that_is_hammered_is_told_once() {
     let config = NOTIFIES.replace("capacity: 10, window: 1h", "capacity: 6000, window: 1m");
     on_each_store(&config, |service| {
         spend(service, "ann", 6_000);
-        let (mut http, start) = (service.http(), std::time::Instant::now());
+        let (mut http, start) = (service.http(), Stopwatch::start());
         let body = json!({ "rule_set": "api", "user": "ann" }).to_string();
         let mut allowed = 0;
         while start.elapsed() < Duration::from_secs(3) {

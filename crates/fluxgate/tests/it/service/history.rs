@@ -57,8 +57,7 @@ fn expected<const N: usize>(sums: [(&str, u64); N]) -> Sums {
 
 /// Returns the time in milliseconds since 1970.
 fn now_ms() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.unwrap().as_millis() as u64
+    crate::support::unix_time().as_millis() as u64
 }
 
 /// Returns a query of minutes that includes now.
