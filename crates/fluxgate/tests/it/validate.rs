@@ -131,7 +131,7 @@ rule_sets:
         "14:16: `scope` must be one of global, per_ip, per_user, per_api_key; `everyone` is not",
         "15:16: `bands` must not be an empty list",
         "16:13: rule set `api` already has a rule `twice`",
-        "18:9: unknown field `colour` in a rule; allowed are id, name, enabled, mode, action, status, priority, match, scope, key, group, rollout, on_missing_key, algorithm, shape, hold, bands, cost, clamp, on_exceed, max_wait, lease, overrides, charge, reset_on_change, attributes",
+        "18:9: unknown field `colour` in a rule; allowed are id, name, enabled, mode, action, status, priority, match, scope, key, group, rollout, on_missing_key, algorithm, shape, hold, bands, cost, clamp, on_exceed, max_wait, lease, overrides, charge, notify, reset_on_change, attributes",
         "19:15: `cost` must be a whole number from 1 to 1000000000, header:NAME, attr:NAME, \
          llm:total_tokens, llm:prompt_tokens or llm:completion_tokens",
         "20:49: `window` must be a whole number with a unit (ms, s, m, h or d) from 1ms to 366d, such as 500ms or 5m",

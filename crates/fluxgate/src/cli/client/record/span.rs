@@ -14,9 +14,10 @@ use crate::telemetry::unix_time;
 /// The options that name a span.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct SpanArguments {
-    /// From when: how long ago, such as 15m, 24h or 7d, or an instant in RFC 3339
-    #[arg(long, value_name = "TIME", default_value = "15m")]
-    from: String,
+    /// From when: how long ago, such as 10m, 24h or 7d, or an instant in RFC 3339 (default: 15
+    /// minutes of history, a day of denials)
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
     /// Until when, likewise (default: now)
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
@@ -26,14 +27,18 @@ impl SpanArguments {
     /// Adds the span to a query.
     pub(super) fn add_to(&self, query: &mut Serializer<'_, String>) -> Result<(), Failure> {
         let now = unix_time();
-        let from = millis_of("--from", &self.from, now)?;
-        query.append_pair("from", &from.to_string());
-        if let Some(to) = &self.to {
-            let to = millis_of("--to", to, now)?;
-            if to < from {
-                return Err(invalid("--to", "must not be before --from"));
+        let millis = |option, text: &Option<String>| match text {
+            Some(text) => millis_of(option, text, now).map(Some),
+            None => Ok(None),
+        };
+        let (from, to) = (millis("--from", &self.from)?, millis("--to", &self.to)?);
+        if from.zip(to).is_some_and(|(from, to)| to < from) {
+            return Err(invalid("--to", "must not be before --from"));
+        }
+        for (name, at) in [("from", from), ("to", to)] {
+            if let Some(at) = at {
+                query.append_pair(name, &at.to_string());
             }
-            query.append_pair("to", &to.to_string());
         }
         Ok(())
     }
