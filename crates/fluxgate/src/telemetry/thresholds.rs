@@ -240,7 +240,8 @@ impl Thresholds {
             silence_of(band_use)
         };
         let due = known.handed_on.saturating_add(micros(silence));
-        if due <= now {
+        // What is in the queue is handed on from there.
+        if due <= now && !known.is_deferred {
             known.handed_on = now;
             return Some((FoundState::Above, at, Delivery::Now));
         }
