@@ -29,22 +29,23 @@ fn lacks_ipv6(error: &io::Error) -> bool {
 
 fn open(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener>> {
     // With SO_REUSEPORT another process of the same user could share the address. An
-    // address in use must be an error, so it is bound without the option first.
-    let probe = socket(address)?;
-    probe.bind(&address.into())?;
-    let bound = probe.local_addr()?.as_socket();
+    // address in use must be an error, so the first socket gets the option only once it listens.
+    // It is not opened again: the connections that it has already would be reset.
+    let first = socket(address)?;
+    first.bind(&address.into())?;
+    first.listen(BACKLOG)?;
+    first.set_reuse_port(true)?;
+    let bound = first.local_addr()?.as_socket();
     let address = bound.unwrap_or(address);
-    probe.listen(1)?;
-    drop(probe);
-    (0..cores.max(1))
-        .map(|_| {
-            let socket = socket(address)?;
-            socket.set_reuse_port(true)?;
-            socket.bind(&address.into())?;
-            socket.listen(BACKLOG)?;
-            Ok(socket.into())
-        })
-        .collect()
+    let mut sockets = vec![first.into()];
+    for _ in 1..cores {
+        let socket = socket(address)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        sockets.push(socket.into());
+    }
+    Ok(sockets)
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
@@ -63,6 +64,12 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::thread;
+
+    use fluxgate_testkit::ports;
+
     use super::*;
 
     #[test]
@@ -76,6 +83,39 @@ mod tests {
         }
         let again = listen(address, 3).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn every_core_gets_connections() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let sockets = listen(any, 3).unwrap();
+        let address = sockets[0].local_addr().unwrap();
+        // The chance that a core gets none of them is one in 10^17.
+        let _clients = [(); 100].map(|()| TcpStream::connect(address).unwrap());
+        for socket in &sockets {
+            assert!(socket.accept().is_ok());
+        }
+    }
+
+    #[test]
+    fn a_connection_during_the_opening_is_not_reset() {
+        for _ in 0..100 {
+            let port = ports::free();
+            let address = port.addr();
+            let client = thread::spawn(move || {
+                loop {
+                    if let Ok(client) = TcpStream::connect(address) {
+                        break client;
+                    }
+                }
+            });
+            let sockets = listen(address, 2).unwrap();
+            let mut client = client.join().unwrap();
+            let accepted = sockets.iter().find_map(|socket| socket.accept().ok());
+            let (mut accepted, _) = accepted.unwrap();
+            accepted.write_all(b"a").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+        }
     }
 
     #[test]
