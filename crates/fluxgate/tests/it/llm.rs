@@ -19,7 +19,7 @@ mod settled;
 mod unknown;
 mod waiting;
 
-use fluxgate_testkit::{Answer, Http, ModelServer, RawClient};
+use fluxgate_testkit::{Answer, Http, ModelServer, RawClient, wait_for};
 use serde_json::{Value, json};
 
 use crate::service::Service;
@@ -139,8 +139,12 @@ fn streamed_chat(model: &str) -> Value {
 /// Returns what a rule has charged.
 fn charged_by(service: &Service, rule: &str) -> u64 {
     let path = format!("/v1/state?rule_set=s&rule={rule}&identity=k");
-    let state = service.http().get(&path);
-    let state: Value = serde_json::from_str(&state.body).unwrap();
+    // A busy Redis can miss the deadline.
+    let state = wait_for("the state", || {
+        let answer = service.http().get(&path);
+        (answer.status != 503).then_some(answer.body)
+    });
+    let state: Value = serde_json::from_str(&state).unwrap();
     let band = &state["bands"][0];
     let number = |name: &str| {
         band[name]

@@ -234,13 +234,10 @@ fn fields_that_no_rule_has_are_warned_of() {
         let warning = format!(
             "fluxgate.rate_limit_rules: document \"a\": warning: not carried over: {expected}"
         );
-        let lines = service.program.lines();
-        assert!(
-            lines
-                .iter()
-                .any(|line| line.contains(&warning.replace('"', "\\\""))),
-            "{lines:#?}"
-        );
+        let logged = warning.replace('"', "\\\"");
+        service.program.wait_for_line(&warning, |line| {
+            line.contains(&logged).then_some(())
+        });
     }
 }
 
