@@ -184,6 +184,7 @@ impl Bucket {
                 full_at: Some(instant(now, after)),
                 owed: after,
                 wait: Micros::ZERO,
+                remaining: remaining(limit, after),
             });
         };
         // The horizon is beyond the time to fill, so only a denial can be beyond it.
@@ -191,6 +192,8 @@ impl Bucket {
             full_at: None,
             owed,
             wait,
+            // What denies one unit has no whole unit left. This saves a division.
+            remaining: if cost == 1 { 0 } else { remaining(limit, owed) },
         })
     }
 
@@ -237,14 +240,19 @@ pub(crate) struct PlainCharge {
     owed: FracMicros,
     /// The time until the request would pass.
     wait: Micros,
+    /// Whole units left.
+    remaining: u32,
 }
 
 impl PlainCharge {
     /// Returns the verdict of the limit at the time of the decision.
     #[inline(always)]
-    pub(crate) fn verdict(&self, limit: &Limit, now: Timestamp) -> Verdict {
-        let delay = self.full_at.map(|_| Micros::ZERO);
-        bucket_verdict(limit, now, Retry::After(self.wait), delay, self.owed)
+    pub(crate) fn verdict(&self, now: Timestamp) -> Verdict {
+        let reset_after = Micros::new(self.owed.ceil());
+        Verdict {
+            part: self.owed.part,
+            ..Verdict::new(now, Retry::After(self.wait), self.remaining.into(), reset_after)
+        }
     }
 }
 
@@ -613,7 +621,7 @@ mod tests {
             match Bucket::take_plain(&limit, full_at, now, cost) {
                 Some(plain) => {
                     prop_assert!(corrected.is_none());
-                    prop_assert_eq!(plain.verdict(&limit, now), verdict);
+                    prop_assert_eq!(plain.verdict(now), verdict);
                     let moved = plain.full_at.map(|full_at| Bucket { full_at, ..stored });
                     prop_assert_eq!(charged, moved);
                 }

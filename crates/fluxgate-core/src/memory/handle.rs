@@ -90,9 +90,9 @@ impl KeyHandle {
                 let words = plain.words(full_at);
                 line.lock_unchanged(version)?.set_first(words);
                 // The line is unlocked again: this takes longer than the decision.
-                Some(Ok(charge.verdict(limit, now)))
+                Some(Ok(charge.verdict(now)))
             }
-            None => { line.is_still(version) }.then(|| Err(charge.verdict(limit, now))),
+            None => { line.is_still(version) }.then(|| Err(charge.verdict(now))),
         }
     }
 
