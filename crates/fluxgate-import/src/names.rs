@@ -52,9 +52,14 @@ pub fn rule_id(name: &str) -> String {
     if is_expressible(name) {
         id
     } else {
-        let hash = fnv1a(name) & 0xffff_ffff_ffff;
-        format!("{id}-{hash:012x}")
+        hashed(&id, name)
     }
+}
+
+/// Returns an id that no other name has, and that is the same each time.
+fn hashed(id: &str, name: &str) -> String {
+    let hash = fnv1a(name) & 0xffff_ffff_ffff;
+    format!("{id}-{hash:012x}")
 }
 
 /// Returns whether an id can hold every letter and digit of a name.
@@ -73,6 +78,11 @@ fn fnv1a(text: &str) -> u64 {
 
 /// Returns an identifier, `[a-z0-9][a-z0-9_-]*`, that resembles a name.
 pub(crate) fn slug(name: &str) -> String {
+    slug_or(name, "rule")
+}
+
+/// Returns the same, or `other` if nothing of the name is left.
+fn slug_or(name: &str, other: &str) -> String {
     let mut id = String::new();
     for char in name.chars() {
         let char = char.to_ascii_lowercase();
@@ -87,7 +97,7 @@ pub(crate) fn slug(name: &str) -> String {
         }
     }
     match id.trim_end_matches(['-', '_']) {
-        "" => "rule".to_owned(),
+        "" => other.to_owned(),
         id => id.to_owned(),
     }
 }
@@ -108,8 +118,12 @@ pub(crate) fn set_name(name: &str) -> String {
     }
 }
 
-/// Returns an id for a band that resembles a label, unless a rule file reserves it.
+/// Returns an id for a band that resembles a label, unless a rule file reserves it. A label with
+/// letters that an id cannot hold gets an id that ends in a hash of the label.
 pub(crate) fn band_id(label: &str) -> Option<String> {
+    if !is_expressible(label) {
+        return Some(hashed(&slug_or(label, "band"), label));
+    }
     let is_letter = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '.' | '-');
     let id = label.replace(|char| !is_letter(char), "-");
     // Bands without an id are b0, b1, ….
@@ -128,12 +142,16 @@ pub(crate) fn band_id_remark(label: &str, line: usize) -> Option<Remark> {
     match band_id(label) {
         None if label.is_empty() => None,
         None => {
-            let text = format!("`{label}`: a band cannot have this id");
+            let text = format!(
+                "the label `{label}`: a band cannot have this id, so its position is its id, such \
+                 as `b0`"
+            );
             Some(Remark::lost(line, text))
         }
         Some(_) if is_expressible(label) => None,
         Some(id) => {
-            let text = format!("the band `{label}` has the id `{id}`");
+            let text =
+                format!("the band `{label}` has the id `{id}` in responses, logs and commands");
             Some(Remark::changed(line, text))
         }
     }
@@ -207,6 +225,22 @@ mod tests {
         for label in ["", "-x", "missing_key", "b0", &"x".repeat(201)] {
             assert_eq!(band_id(label), None, "{label}");
         }
+    }
+
+    #[test]
+    fn labels_with_other_letters_have_ids_of_their_own() {
+        let labels = ["분당", "시간당", "100회", "100번", "b0분"];
+        let ids = labels.map(|label| band_id(label).unwrap());
+        for (index, id) in ids.iter().enumerate() {
+            assert!(!ids[..index].contains(id), "{id}");
+            assert_eq!(band_id(id).as_ref(), Some(id), "it is valid");
+        }
+        assert!(
+            ids[0].starts_with("band-") && ids[2].starts_with("100-"),
+            "{ids:?}"
+        );
+        let long = band_id(&"가x".repeat(1000)).unwrap();
+        assert!(long.len() <= MAX_BAND_ID, "{long}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use fluxgate_core::{Algorithm, KeyPart, ValueMatch};
 
 use crate::draft::{Conditions, Draft, Remark, RuleDraft, RuleSetDraft};
 use crate::fields::{Fields, items};
-use crate::names::{UniqueNames, is_expressible, network, network_text, rule_id, set_name};
+use crate::names::{UniqueNames, network, network_text, rule_id, set_name};
 use crate::path_patterns;
 use crate::spring::Properties;
 use bands::AlgorithmBands;
@@ -372,30 +372,25 @@ impl<'r, 'n> DocumentReader<'r, 'n> {
         }
     }
 
-    /// Sets the name of a rule. An id that a rule cannot have is kept there.
+    /// Sets the name of a rule: that of the document. An id that a rule cannot have is kept
+    /// there, too, so that it can be found.
     fn name(&mut self, fields: &Fields<'_>, id: &str, rule: &mut RuleDraft) {
         let made = rule_id(id);
         let own = fields
             .text("name", self.faults)
-            .filter(|name| *name != made);
+            .filter(|name| !name.is_empty() && *name != made);
         if made == id {
             rule.name = own.map(str::to_owned);
             return;
         }
-        if self.purpose == Purpose::Live {
-            rule.name = Some(id.to_owned());
-            return;
+        rule.name = Some(match own {
+            Some(own) if own != id => format!("{own} ({id})"),
+            _ => id.to_owned(),
+        });
+        if self.purpose == Purpose::Import {
+            let text = format!("the id `{id}` is `{made}` here, and kept in `name`");
+            rule.remarks.push(Remark::changed(fields.line("id"), text));
         }
-        let line = fields.line("id");
-        let is_kept = !is_expressible(id) || own.is_none();
-        let kept = if is_kept { " and kept in `name`" } else { "" };
-        let text = format!("the id `{id}` is `{made}` here{kept}");
-        rule.remarks.push(Remark::changed(line, text));
-        if is_kept && let Some(own) = own.filter(|own| *own != id) {
-            let text = format!("the name `{own}`");
-            rule.remarks.push(Remark::lost(fields.line("name"), text));
-        }
-        rule.name = Some(if is_kept { id } else { own.unwrap_or(id) }.to_owned());
     }
 
     fn key(&mut self, fields: &Fields<'_>) -> Vec<KeyPart> {

@@ -9,6 +9,9 @@ use crate::config_draft::{ConfigDraft, FilterDraft, MongoDraft, RedisDraft, Rout
 use crate::draft::{Draft, InvalidDraft};
 use crate::remark::{Remark, on_one_line};
 
+/// The cache of the rules that a comment proposes. The directory may have to be made.
+const CACHE_FILE: &str = "/var/lib/fluxgate/rules.yaml";
+
 /// Returns the rule file of a draft. The remarks on a set or a rule are comments before it.
 pub(crate) fn to_yaml(draft: &Draft, origin: &str) -> Result<String, InvalidDraft> {
     let mut text = header(draft, origin);
@@ -182,6 +185,8 @@ fn write_mongodb(mongodb: &MongoDraft, text: &mut String) {
     fields.add("database", yaml_scalar(&mongodb.database));
     fields.add("collection", yaml_scalar(&mongodb.collection));
     fields.write("    ", text);
+    let hint = "keeps the last good rules, for a start without MongoDB";
+    let _ = writeln!(text, "    # cache_file: {CACHE_FILE}  # {hint}");
     if let Some(poll) = mongodb.poll {
         let _ = writeln!(text, "  poll: {}", duration_text(poll));
     }

@@ -164,25 +164,26 @@ fn mongodb(properties: &Properties, faults: &mut Faults) -> Option<MongoDraft> {
 }
 
 fn reload(properties: &Properties, draft: &mut MongoDraft, faults: &mut Faults) {
+    const POLLING: &str =
+        "with `strategy: POLLING` OpenFluxGate only polls; FluxGate also listens for messages";
+    const PUBSUB: &str =
+        "with `strategy: PUBSUB` OpenFluxGate only listens for messages; FluxGate also polls";
+    const NONE: &str = "FluxGate always watches its rules, though `reload` is off";
     let prefix = "fluxgate.reload";
     let is_enabled = properties.boolean(&format!("{prefix}.enabled"), faults);
     let strategies = [
         ("AUTO", None),
-        ("POLLING", Some("polling")),
-        ("PUBSUB", Some("messages")),
-        ("NONE", Some("nothing")),
+        ("POLLING", Some(POLLING)),
+        ("PUBSUB", Some(PUBSUB)),
+        ("NONE", Some(NONE)),
     ];
     let strategy = properties.one_of(&format!("{prefix}.strategy"), &strategies, faults);
-    let only = strategy.flatten();
-    let text = if is_enabled == Some(false) || only == Some("nothing") {
-        Some("FluxGate always watches its rules, though `reload` is off".to_owned())
-    } else {
-        only.map(|only| {
-            format!("FluxGate polls and listens for messages; `strategy` has only {only}")
-        })
+    let remark = match (is_enabled, strategy.flatten()) {
+        (Some(false), _) => Some(("enabled", NONE)),
+        (_, only) => only.map(|text| ("strategy", text)),
     };
-    if let Some(text) = text {
-        let line = properties.line(prefix);
+    if let Some((property, text)) = remark {
+        let line = properties.line(&format!("{prefix}.{property}"));
         draft.remarks.push(Remark::changed(line, text));
     }
     draft.poll = properties.duration(&format!("{prefix}.polling.interval"), faults);

@@ -24,8 +24,9 @@ pub struct LiveDocuments {
 /// The field `fluxgate` of a document may have any field of a rule, which takes precedence over
 /// those of the document, and `on_error` and `lists` of its rule set.
 ///
-/// An id that a rule cannot have becomes the rule's `name`; the id of the rule is then that of
-/// [`rule_id`](crate::rule_id), with a number after it if another rule of the set has it.
+/// An id that a rule cannot have is kept in the rule's `name`, in parentheses after that of the
+/// document; the id of the rule is then that of [`rule_id`](crate::rule_id), with a number after
+/// it if another rule of the set has it.
 pub fn openfluxgate_documents(documents: &[Node], faults: &mut Faults) -> LiveDocuments {
     let mut reader = DocumentReader::new(Purpose::Live, Vec::new(), faults);
     for document in documents {
@@ -229,13 +230,39 @@ default:
         );
         let rules = rules(&text).unwrap();
         for expected in [
-            "id: a-b-2\n      name: \"A b\"\n",
+            "id: a-b-2\n      name: \"other (A b)\"\n",
             "id: a-b\n      name: mine\n",
             &format!("id: {}\n      name: \"사용자\"\n", rule_id("사용자")),
             "\"한도\":",
         ] {
             assert!(rules.contains(expected), "{expected}\n{rules}");
         }
+    }
+
+    /// What a rule is called does not depend on whether its document is imported or read live.
+    #[test]
+    fn names_and_bands_are_those_of_an_import() {
+        let text = format!(
+            "- {{id: Per-User, name: Per user, ruleSetId: api, scope: GLOBAL, {BANDS}}}\n\
+             - {{id: 아이피별-한도, name: 주소별 한도, ruleSetId: api, scope: GLOBAL, {BANDS}}}\n\
+             - {{id: plain, name: Plain, ruleSetId: api, scope: GLOBAL, bands: [{{windowSeconds: 1, \
+             capacity: 5, label: 분당}}]}}"
+        );
+        let live = rules(&text).unwrap();
+        for expected in [
+            "id: per-user\n      name: \"Per user (Per-User)\"\n",
+            "      name: \"주소별 한도 (아이피별-한도)\"\n",
+            "id: plain\n      name: Plain\n",
+            "{ id: band-b22b47fd6f65, capacity: 5, window: 1s }",
+        ] {
+            assert!(live.contains(expected), "{expected}\n{live}");
+        }
+        let format = crate::Format::OpenFluxgate;
+        let imported = crate::import(format, "source", &text, crate::Output::Rules).unwrap();
+        let lines = imported.text.lines();
+        let lines = lines.filter(|line| !line.trim_start().starts_with('#'));
+        let lines: Vec<_> = lines.skip(1).map(|line| &line[2..]).collect();
+        assert_eq!(lines.join("\n"), live);
     }
 
     #[test]

@@ -335,7 +335,7 @@ fn a_change_of_the_limit_may_reset_it() {
 }
 
 #[test]
-fn ids_of_bandwidths_that_a_band_cannot_have_are_in_comments() {
+fn ids_of_bandwidths_that_a_band_cannot_have_are_changed() {
     let rules = rules(
         Format::Bucket4j,
         "
@@ -352,13 +352,13 @@ bucket4j:
     assert_lines(
         &rules,
         &[
-            "# not carried over: `하루`: a band cannot have this id (line 6)",
-            "# changed: the band `api-분` has the id `api--` (line 9)",
+            "# changed: the band `하루` has the id `band-d1eac0b90be1` in responses, logs and commands (line 6)",
+            "# changed: the band `api-분` has the id `api-da103de3e76d` in responses, logs and commands (line 9)",
             "# not carried over: the id `fast` of a band: another band of the rule has it (line 8)",
-            "- { capacity: 9, window: 1d }",
+            "- { id: band-d1eac0b90be1, capacity: 9, window: 1d }",
             "- { id: fast, capacity: 3, window: 1m }",
             "- { capacity: 1, window: 1s }",
-            "- { id: api--, capacity: 2, window: 30s }",
+            "- { id: api-da103de3e76d, capacity: 2, window: 30s }",
         ],
     );
 }

@@ -153,16 +153,28 @@ fn ids_that_rules_cannot_have_are_kept_as_names() {
         &both,
         &[
             &format!(
-                "# changed: the id `사용자별-한도` is `{first}` here and kept in `name` (line 2)"
+                "# changed: the id `사용자별-한도` is `{first}` here, and kept in `name` (line 2)"
             ),
-            "# not carried over: the name `사용자` (line 2)",
             &format!("- id: {first}"),
-            "name: \"사용자별-한도\"",
+            "name: \"사용자 (사용자별-한도)\"",
             &format!("- id: {second}"),
             "name: \"주문\"",
-            "# changed: the id `Per-User` is `per-user` here (line 4)",
+            "# changed: the id `Per-User` is `per-user` here, and kept in `name` (line 4)",
             "- id: per-user",
-            "name: \"Per user\"",
+            "name: \"Per user (Per-User)\"",
+        ],
+    );
+    assert_eq!(both.matches("not carried over").count(), 0, "{both}");
+    // Those of bands, too.
+    let bands = rules(
+        Format::OpenFluxgate,
+        "{ id: r, bands: [ { windowSeconds: 60, capacity: 5, label: 분당 } ] }",
+    );
+    assert_lines(
+        &bands,
+        &[
+            "# changed: the band `분당` has the id `band-b22b47fd6f65` in responses, logs and commands (line 1)",
+            "- { id: band-b22b47fd6f65, capacity: 5, window: 1m }",
         ],
     );
     // The id does not depend on other rules.
@@ -249,8 +261,37 @@ rules_from:
     url: "mongodb://ann:secret@db:27017/fluxgate?authSource=admin"
     database: limits
     collection: rate_limit_rules
+    # cache_file: /var/lib/fluxgate/rules.yaml  # keeps the last good rules, for a start without MongoDB
 "##;
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_remark_on_reloading_has_the_line_of_its_property() {
+    let start = "fluxgate:\n  mongo.enabled: true\n  reload:\n    enabled:";
+    for (rest, expected) in [
+        (
+            "true\n    strategy: PUBSUB",
+            "with `strategy: PUBSUB` OpenFluxGate only listens for messages; FluxGate also polls \
+             (line 5)",
+        ),
+        (
+            "true\n    strategy: POLLING",
+            "with `strategy: POLLING` OpenFluxGate only polls; FluxGate also listens for messages \
+             (line 5)",
+        ),
+        (
+            "false\n    strategy: PUBSUB",
+            "FluxGate always watches its rules, though `reload` is off (line 4)",
+        ),
+        (
+            "true\n    strategy: NONE",
+            "FluxGate always watches its rules, though `reload` is off (line 5)",
+        ),
+    ] {
+        let found = config(&format!("{start} {rest}\n"));
+        assert_lines(&found, &[&format!("# changed: {expected}")]);
+    }
 }
 
 #[test]
