@@ -37,9 +37,10 @@ pub(super) fn log_changes(changes: &[RuleChange], names_identities: bool) {
 }
 
 /// Logs warnings about the rules that become active.
-pub(super) fn log_warnings(warnings: &[String]) {
+pub(super) fn log_warnings(warnings: &[&String]) {
     for warning in warnings.iter().take(MAX_LINES) {
-        tracing::warn!("{warning}");
+        // The level says it already.
+        tracing::warn!("{}", warning.replacen(": warning: ", ": ", 1));
     }
     let more = warnings.len().saturating_sub(MAX_LINES);
     if more > 0 {

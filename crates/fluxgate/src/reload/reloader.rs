@@ -72,6 +72,8 @@ pub(crate) struct RuleReloader {
     cleaner: Option<StaleStateCleaner>,
     /// The filters that use the rules.
     filters: Vec<Filter>,
+    /// The warnings about the active rules.
+    about_rules: BTreeSet<String>,
     /// The warnings about sources of the filters that have been logged. Each is logged once.
     warned: BTreeSet<String>,
 }
@@ -134,6 +136,7 @@ impl RuleReloader {
             refused: None,
             cleaner: None,
             filters,
+            about_rules: BTreeSet::new(),
             warned: BTreeSet::new(),
         };
         (reloader, handle)
@@ -310,8 +313,10 @@ impl RuleReloader {
         if !is_known || occasion == ReloadCause::Requested {
             // Before the log: an alert on the line finds the metric changed.
             self.engine.telemetry().record_reload(false);
+            let is_read = matches!(error, ReloadError::Invalid(_));
             let kept = match self.engine.rules() {
-                Some(_) => "new rules are refused; the active rules stay",
+                Some(_) if is_read => "new rules are refused; the active rules stay",
+                Some(_) => "the rules cannot be read; the active rules stay",
                 None => "there are no rules yet",
             };
             match &error {
@@ -360,7 +365,13 @@ impl RuleReloader {
             self.record_change(changes);
         }
         log_changes(&changes.unwrap_or_default(), names_identities);
-        log_warnings(&warnings);
+        // Those of the rules before have been logged.
+        let new: Vec<_> = warnings
+            .iter()
+            .filter(|it| !self.about_rules.contains(*it))
+            .collect();
+        log_warnings(&new);
+        self.about_rules = warnings.into_iter().collect();
         tracing::info!(rule_sets = sets, rules = count, "rules are active");
         for warning in about_sources {
             if self.warned.insert(warning.clone()) {

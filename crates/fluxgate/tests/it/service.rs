@@ -136,6 +136,24 @@ impl Service {
         lines.filter(said).collect()
     }
 
+    /// The lines of the log about new rules that are refused, or that cannot be read.
+    pub(crate) fn refusals(&self) -> Vec<serde_json::Value> {
+        let lines = self.program.lines();
+        let lines = lines.iter();
+        let lines = lines.filter(|line| line.contains("; the active rules stay"));
+        lines
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// Waits until there are so many.
+    #[track_caller]
+    pub(crate) fn wait_for_refusals(&self, count: usize) -> Vec<serde_json::Value> {
+        fluxgate_testkit::wait_for(&format!("{count} refusals in the log"), || {
+            Some(self.refusals()).filter(|refusals| refusals.len() >= count)
+        })
+    }
+
     /// Where a listener listens.
     pub(crate) fn address(&self, listener: &str) -> SocketAddr {
         self.addresses[listener]

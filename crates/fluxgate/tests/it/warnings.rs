@@ -139,16 +139,17 @@ fn a_rule_may_need_attributes_that_its_filter_sets() {
 }
 
 #[test]
-fn warnings_are_logged_at_the_start_and_at_a_reload() {
+fn warnings_are_logged_at_the_start_and_new_ones_at_a_reload() {
     let service = Service::start(&[], FILTERED);
     let lines = || -> Vec<String> {
         let lines = service.program.lines();
         lines
             .iter()
-            .filter(|line| line.contains(": warning: "))
+            .filter(|line| line.contains("\"WARN\"") && line.contains("\"fluxgate.yaml:"))
             .cloned()
             .collect()
     };
+    service.wait_for_log("rules are active");
     let logged = lines();
     assert_eq!(logged.len(), 4, "{logged:?}");
     for (line, what) in logged.iter().zip(ABOUT_FILTERS) {
@@ -159,12 +160,44 @@ fn warnings_are_logged_at_the_start_and_at_a_reload() {
             message.starts_with("fluxgate.yaml:") && message.ends_with(what),
             "{message}"
         );
+        assert!(!message.contains("warning"), "{message}");
     }
     let config = service.dir.read("fluxgate.yaml");
-    service
-        .dir
-        .write("fluxgate.yaml", config.replace("100/s", "200/s"));
-    fluxgate_testkit::wait_until("the warnings are logged again", || lines().len() == 8);
+    let config = config.replace("100/s", "200/s");
+    service.dir.write("fluxgate.yaml", &config);
+    service.wait_for_logs("rules are active", 2);
+    assert_eq!(lines(), logged, "they are the same");
+    // In other places they are new.
+    let moved = format!("# moved\n{}", config.replace("200/s", "300/s"));
+    service.dir.write("fluxgate.yaml", moved);
+    fluxgate_testkit::wait_until("the new warnings", || lines().len() == 8);
+}
+
+#[test]
+fn a_missing_directory_of_the_cache_is_reported() {
+    for (cache, expected) in [
+        ("cache.yaml", None),
+        ("cache/rules.yaml", Some("cache")),
+        ("/nowhere/at/all/rules.yaml", Some("/nowhere/at/all")),
+    ] {
+        let dir = Dir::new();
+        let config = format!(
+            "listen: {{ api: '127.0.0.1:0' }}\n\
+             rules_from:\n  http: {{ url: 'http://127.0.0.1:1/', cache_file: {cache} }}\n"
+        );
+        dir.write("fluxgate.yaml", config);
+        let run = dir.run(&["validate", "fluxgate.yaml"]);
+        let expected = expected.map(|directory| {
+            format!(
+                "fluxgate.yaml:3:51: warning: `rules_from.http.cache_file`: the directory \
+                 {directory} does not exist on this machine, so the rules are not cached\n"
+            )
+        });
+        assert_eq!(
+            (run.code, run.stderr),
+            (Some(0), expected.unwrap_or_default())
+        );
+    }
 }
 
 /// Writes files into `rules.d` and a config that reads it; returns what `validate` warns of.

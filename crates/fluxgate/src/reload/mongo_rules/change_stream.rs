@@ -51,17 +51,34 @@ impl From<Error> for StreamError {
     }
 }
 
-/// Notifies `changed` of each change, for as long as the runtime runs.
+/// Notifies `changed` of each change, and when a server is lost or found, for as long as the
+/// runtime runs.
 pub(super) async fn listen(connection: Arc<Connection>, changed: Arc<Notify>) {
+    tokio::join!(
+        watch_availability(&connection, &changed),
+        follow(&connection, &changed)
+    );
+}
+
+/// Notifies `changed` when a server is lost or found.
+async fn watch_availability(connection: &Connection, changed: &Notify) {
+    loop {
+        connection.availability_changed().await;
+        changed.notify_one();
+    }
+}
+
+/// Notifies `changed` of each change that a stream announces.
+async fn follow(connection: &Connection, changed: &Notify) {
     let mut back_off = BackOff::up_to(LONGEST_WAIT);
     let mut log = StreamLog::default();
     loop {
-        let error = match open(&connection).await {
+        let error = match open(connection).await {
             Ok(stream) => {
                 log.opened();
                 // For the changes before it was open.
                 changed.notify_one();
-                pass_on(stream, &changed, &mut back_off).await
+                pass_on(stream, changed, &mut back_off).await
             }
             Err(error) => error,
         };

@@ -10,7 +10,6 @@ use super::{Corruption, POLL, RuleHost, one_limit, one_rule};
 use crate::service::Service;
 use crate::support::Dir;
 
-const REFUSED: &str = "new rules are refused; the active rules stay";
 const NONE_YET: &str = "there are no rules yet";
 const LISTEN: &str = "listen: { api: \"127.0.0.1:0\" }\n";
 const RUN: [&str; 3] = ["run", "--config", "fluxgate.yaml"];
@@ -86,7 +85,7 @@ fn metric(service: &Service, name: &str) -> u64 {
 /// Waits for a refusal after the first `known` ones, and returns its message.
 #[track_caller]
 fn wait_for_refusal(service: &Service, known: usize) -> String {
-    let lines = service.wait_for_logs(REFUSED, known + 1);
+    let lines = service.wait_for_refusals(known + 1);
     message(&lines[known])
 }
 
@@ -111,7 +110,7 @@ pub(super) fn a_change_is_seen_within_poll<H: RuleHost>() {
         .collect();
     times.sort_unstable();
     assert!(times[2] < POLL + LATE, "{times:?}");
-    assert_eq!(service.logs(REFUSED).len(), 0);
+    assert_eq!(service.refusals().len(), 0);
 }
 
 pub(super) fn bad_rules_are_refused_with_their_place<H: RuleHost>() {
@@ -136,10 +135,15 @@ pub(super) fn bad_rules_are_refused_with_their_place<H: RuleHost>() {
         ),
     ];
     for (rule, expected) in cases {
-        let known = service.logs(REFUSED).len();
+        let known = service.refusals().len();
         let failures = metric(&service, "fluxgate_config_reload_failures_total");
         host.write(&one_rule(rule));
         let text = wait_for_refusal(&service, known);
+        let line = &service.refusals()[known];
+        assert_eq!(
+            line["message"],
+            "new rules are refused; the active rules stay"
+        );
         let place = host.place();
         assert!(text.contains(&place), "{text} does not name {place}");
         assert!(text.contains(expected), "{text}");
@@ -157,14 +161,14 @@ pub(super) fn content_that_cannot_be_rules_is_refused<H: RuleHost>() {
     let (host, service) = start::<H>(10);
     let mut capacity = 10;
     for how in Corruption::ALL {
-        let known = service.logs(REFUSED).len();
+        let known = service.refusals().len();
         let Some(expected) = host.corrupt(how) else {
             continue;
         };
         // While a server takes the content, a read may fail in another way.
         let mut text = String::new();
         wait_until(&format!("{how:?}: {expected}"), || {
-            let lines = service.logs(REFUSED);
+            let lines = service.refusals();
             let mut texts = lines[known..].iter().map(message);
             texts
                 .find(|it| it.contains(&expected))
@@ -185,14 +189,19 @@ pub(super) fn content_that_cannot_be_rules_is_refused<H: RuleHost>() {
 pub(super) fn an_outage_keeps_the_rules<H: RuleHost>() {
     let (host, service) = start::<H>(10);
     for capacity in [20, 30] {
-        let known = service.logs(REFUSED).len();
+        let known = service.refusals().len();
         host.take_down();
         wait_for_refusal(&service, known);
+        let line = &service.refusals()[known];
+        assert_eq!(
+            line["message"],
+            "the rules cannot be read; the active rules stay"
+        );
         let start = now();
         wait_until("some polls", || start.elapsed() > 4 * POLL);
         assert_eq!(limit(&mut service.http()), Some(capacity - 10));
         assert_eq!(service.http().get("/readyz").status, 200);
-        assert_eq!(service.logs(REFUSED).len(), known + 1);
+        assert_eq!(service.refusals().len(), known + 1);
         assert_eq!(
             metric(&service, "fluxgate_config_last_reload_successful"),
             0

@@ -7,7 +7,6 @@ use fluxgate_testkit::{Certificates, RawConnection, RawUpstream, wait_until};
 use super::{Service, limit};
 use crate::support::Dir;
 
-const REFUSED: &str = "new rules are refused; the active rules stay";
 const NONE_YET: &str = "there are no rules yet";
 const LISTEN: &str = "listen: { api: \"127.0.0.1:0\" }\n";
 const UNAVAILABLE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
@@ -140,7 +139,7 @@ fn changes_are_seen_with_and_without_etags() {
     wait_for_limit(&service, 20);
     server.set(Content::Plain(rules(30)));
     wait_for_limit(&service, 30);
-    assert_eq!(service.logs(REFUSED).len(), 0);
+    assert_eq!(service.refusals().len(), 0);
     // The tag of refused rules is sent too, and rules that were active before become so again.
     server.set(Content::Tagged(rules(40), "\"four\""));
     wait_for_limit(&service, 40);
@@ -151,7 +150,7 @@ fn changes_are_seen_with_and_without_etags() {
     });
     server.set(Content::Tagged(rules(40), "\"four\""));
     service.wait_for_log("the rules are unchanged");
-    assert_eq!(service.logs(REFUSED).len(), 1);
+    assert_eq!(service.refusals().len(), 1);
 }
 
 #[test]
@@ -188,7 +187,7 @@ fn bad_content_is_refused_with_its_place_and_the_last_good_stays() {
     for (index, (content, field, expected)) in cases.into_iter().enumerate() {
         server.set(content);
         refusals += 1;
-        let line = service.wait_for_logs(REFUSED, refusals).pop().unwrap();
+        let line = service.wait_for_refusals(refusals).pop().unwrap();
         let said = line[field].as_str().unwrap_or_default();
         assert!(said.contains(expected), "{index}: {line}");
         assert!(said.contains(&address.to_string()), "{index}: {line}");
@@ -284,7 +283,7 @@ fn a_replaced_token_is_sent_at_the_next_poll() {
     service.dir.write("token", "second");
     wait_until("the second token", || sends("second"));
     service.dir.write("token", "\n");
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     assert_eq!(line["why"], "token: expected a token, found an empty file");
     assert_eq!(limit(&mut service.http(), "api"), Some(10));
     service.dir.write("token", "third");

@@ -16,7 +16,6 @@ use serde_json::Value;
 use super::{Service, limit};
 use crate::support::{Dir, TWO_A_SECOND};
 
-const REFUSED: &str = "new rules are refused; the active rules stay";
 const MAX_BYTES: u64 = 16 << 20;
 /// More than any command takes to refuse a file, even on a busy machine.
 const LONG: Duration = Duration::from_secs(10);
@@ -104,7 +103,7 @@ fn one_in_the_rules_directory_is_refused_by_name_and_reloads_continue() {
         let irregular = service.dir.path(&format!("{name}.yaml"));
         let start = format!("{name}.yaml: ");
         let refusals = || -> Vec<String> {
-            let lines = service.logs(REFUSED);
+            let lines = service.refusals();
             let why = lines.iter().filter_map(|line| line["why"].as_str());
             { why.filter(|why| why.starts_with(&start)) }
                 .map(str::to_owned)
@@ -144,11 +143,11 @@ fn links_between_directories_are_not_followed() {
     symlink("..", service.dir.path("rules.d/inner.yaml/back.yaml")).unwrap();
     service.dir.write("rules.d/a.yaml", rules(2));
     wait_for_limit(&service, 2);
-    assert_eq!(service.logs(REFUSED), [Value::Null; 0]);
+    assert_eq!(service.refusals(), [Value::Null; 0]);
     // The directory itself may be a broken link for a while.
     fs::rename(service.dir.path("rules.d"), service.dir.path("away")).unwrap();
     symlink("rules.d", service.dir.path("rules.d")).unwrap();
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     assert!(
         line["why"].as_str().unwrap().starts_with("rules.d: "),
         "{line}"
@@ -170,7 +169,7 @@ fn file_names_need_not_be_utf_8() {
     service.dir.write("rules.d/a.yaml", rules(2));
     wait_for_limit(&service, 2);
     fs::write(name(b"b"), "rule_sets: 5\n").unwrap();
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     let fault = line["fault"].as_str().unwrap();
     assert!(
         fault.starts_with("rules.d/b\u{fffd}\u{1b}.yaml:1:12: "),
@@ -178,7 +177,7 @@ fn file_names_need_not_be_utf_8() {
     );
     fs::remove_file(name(b"b")).unwrap();
     make_fifo(&name(b"c"));
-    let lines = service.wait_for_logs(REFUSED, 2);
+    let lines = service.wait_for_refusals(2);
     let why = lines[1]["why"].as_str().unwrap();
     assert!(why.starts_with("rules.d/c\u{fffd}\u{1b}.yaml: "), "{why}");
 }
@@ -192,7 +191,7 @@ fn the_config_file_may_become_one_and_recover() {
         fs::remove_file(&path).unwrap();
         make(&path);
         wait_until("the refusal", || {
-            let lines = service.logs(REFUSED);
+            let lines = service.refusals();
             let why = lines.iter().filter_map(|line| line["why"].as_str());
             why.filter(|why| why.contains(what)).count() > 0
         });
@@ -217,7 +216,7 @@ fn sigterm_takes_effect_while_there_is_one() {
     let config = "rules_from: { dir: rules.d, poll: 100ms }\nadmin: { tokens_file: tokens }\n";
     let service = Service::start_in(dir, &[], config);
     make_fifo(&service.dir.path("rules.d/irregular.yaml"));
-    service.wait_for_log(REFUSED);
+    service.wait_for_refusals(1).remove(0);
     make_fifo(&service.dir.path("fifo"));
     fs::rename(service.dir.path("fifo"), service.dir.path("tokens")).unwrap();
     let line = service.wait_for_log("the admin API keeps its tokens");

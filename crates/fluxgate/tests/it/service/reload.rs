@@ -10,7 +10,6 @@ use super::{Service, limit};
 use crate::support::Dir;
 
 const ACTIVE: &str = "rules are active";
-const REFUSED: &str = "new rules are refused; the active rules stay";
 
 /// Returns a set with one rule of this capacity per user.
 fn set(name: &str, capacity: u32) -> String {
@@ -51,7 +50,7 @@ fn a_config_file_may_be_replaced_or_rewritten() {
         &(LISTEN.to_owned() + &file(&[("api", 20)])),
     );
     wait_for_limit(&service, "api", 20);
-    assert_eq!(service.logs(REFUSED), [Value::Null; 0]);
+    assert_eq!(service.refusals(), [Value::Null; 0]);
     service
         .dir
         .write("fluxgate.yaml", LISTEN.to_owned() + &file(&[("api", 30)]));
@@ -113,21 +112,21 @@ fn an_invalid_file_is_refused_and_the_last_valid_rules_stay() {
     let service = Service::start(&[], &file(&[("api", 10)]));
     let bad = LISTEN.to_owned() + &file(&[("api", 20)]).replace("fixed_window", "nonsense");
     replace(&service, "fluxgate.yaml", &bad);
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     let fault = line["fault"].as_str().unwrap();
     assert!(fault.starts_with("fluxgate.yaml:5:"), "{fault}");
     assert!(fault.contains("nonsense"), "{fault}");
     assert_eq!(limit(&mut service.http(), "api"), Some(10));
     // Reported once, until SIGHUP forces a reload.
     service.program.signal("HUP");
-    service.wait_for_logs(REFUSED, 2);
+    service.wait_for_refusals(2);
     replace(
         &service,
         "fluxgate.yaml",
         &(LISTEN.to_owned() + &file(&[("api", 20)])),
     );
     wait_for_limit(&service, "api", 20);
-    assert_eq!(service.logs(REFUSED).len(), 2);
+    assert_eq!(service.refusals().len(), 2);
 }
 
 #[test]
@@ -139,9 +138,9 @@ fn a_truncated_file_is_refused() {
     let contents = [&good[..good.len() - 20], "", &empty_rules];
     for (index, content) in contents.into_iter().enumerate() {
         replace(&service, "fluxgate.yaml", content);
-        service.wait_for_logs(REFUSED, index + 1);
+        service.wait_for_refusals(index + 1);
     }
-    let fault = service.logs(REFUSED)[2]["fault"].clone();
+    let fault = service.refusals()[2]["fault"].clone();
     let fault = fault.as_str().unwrap();
     assert!(fault.contains("`rule_sets: {}`"), "{fault}");
     assert_eq!(limit(&mut service.http(), "api"), Some(10));
@@ -155,7 +154,7 @@ fn a_truncated_file_is_refused() {
 fn a_missing_file_is_reported_and_the_last_valid_rules_stay() {
     let service = Service::start(&[], &file(&[("api", 10)]));
     fs::remove_file(service.dir.path("fluxgate.yaml")).unwrap();
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     assert!(line["why"].as_str().unwrap().contains("fluxgate.yaml"));
     assert_eq!(limit(&mut service.http(), "api"), Some(10));
     service
@@ -209,7 +208,7 @@ fn a_replaced_symlink_is_noticed() {
         );
         fs::rename(new, old).unwrap();
         wait_for_limit(&service, "api", 20);
-        assert_eq!(service.logs(REFUSED), [Value::Null; 0]);
+        assert_eq!(service.refusals(), [Value::Null; 0]);
     }
 }
 
@@ -247,14 +246,14 @@ fn changes_of_files_in_a_directory_are_noticed() {
     fs::remove_file(service.dir.path("rules.d/b.yaml")).unwrap();
     let mut http = service.http();
     wait_until("the set is gone", || limit(&mut http, "b").is_none());
-    assert_eq!(service.logs(REFUSED), [Value::Null; 0]);
+    assert_eq!(service.refusals(), [Value::Null; 0]);
 }
 
 #[test]
 fn a_set_in_two_files_is_refused_and_both_are_named() {
     let service = start_dir("1h", &[("a.yaml", file(&[("a", 10)]))]);
     service.dir.write("rules.d/b.yaml", file(&[("a", 20)]));
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     assert_eq!(
         line["fault"],
         "rules.d/b.yaml:2:3: rule set `a` is already in rules.d/a.yaml"
@@ -280,7 +279,7 @@ fn one_invalid_file_refuses_the_directory_and_all_faults_are_reported() {
     fs::rename(service.dir.path("new"), service.dir.path("rules.d")).unwrap();
     let mut faults = Vec::new();
     wait_until("all three faults", || {
-        let lines = service.logs(REFUSED);
+        let lines = service.refusals();
         let logged = lines.iter().filter_map(|line| line["fault"].as_str());
         faults = logged.map(str::to_owned).collect();
         faults.len() == 3
@@ -295,11 +294,11 @@ fn one_invalid_file_refuses_the_directory_and_all_faults_are_reported() {
 fn a_missing_or_empty_directory_lifts_no_limit() {
     let service = start_dir("1h", &[("a.yaml", file(&[("a", 10)]))]);
     fs::rename(service.dir.path("rules.d"), service.dir.path("away")).unwrap();
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     assert!(line["why"].as_str().unwrap().starts_with("rules.d: "));
     assert_eq!(limit(&mut service.http(), "a"), Some(10));
     fs::create_dir(service.dir.path("rules.d")).unwrap();
-    let lines = service.wait_for_logs(REFUSED, 2);
+    let lines = service.wait_for_refusals(2);
     assert!(
         lines[1]["why"]
             .as_str()

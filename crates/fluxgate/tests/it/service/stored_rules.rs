@@ -13,7 +13,6 @@ use super::{Service, limit};
 use crate::support::Dir;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
-const REFUSED: &str = "new rules are refused; the active rules stay";
 
 pub(super) fn config(url: &str, poll: &str) -> String {
     format!(

@@ -11,8 +11,6 @@ use crate::rule_sources::POLL;
 use crate::service::Service;
 use crate::support::Dir;
 
-const REFUSED: &str = "new rules are refused; the active rules stay";
-
 /// Returns the config of a service with these fields of `mongodb`.
 fn config(fields: &str) -> String {
     let poll = POLL.as_millis();
@@ -98,10 +96,10 @@ fn documents_of_openfluxgate_are_rules_as_they_are() {
         bands:
           - { id: burst, capacity: 10, window: 1s }
       - id: ID
-        name: "사용자별-한도"
+        name: "사용자별 한도 (사용자별-한도)"
         scope: per_user
         bands:
-          - { capacity: 100, window: 1m }
+          - { id: band-b22b47fd6f65, capacity: 100, window: 1m }
           - { id: "100-per-hour", capacity: 1000, window: 1h }
         on_exceed: wait
         max_wait: 5s
@@ -216,7 +214,7 @@ fn faults_name_the_document_and_the_field() {
         writer.insert([bad]);
         let expected = format!("fluxgate.rate_limit_rules: {expected}");
         wait_until(&expected, || {
-            let lines = service.logs(REFUSED);
+            let lines = service.refusals();
             let mut faults = lines.iter().filter_map(|line| line["fault"].as_str());
             faults.any(|fault| fault.starts_with(&expected))
         });
@@ -227,17 +225,27 @@ fn faults_name_the_document_and_the_field() {
 }
 
 #[test]
-fn fields_that_no_rule_has_are_warned_of() {
-    let more = doc! { "burstMultiplier": 2, "deniedKeys": ["a"], "description": "text" };
-    let (_server, _writer, service) = start([document("a", "api", more)]);
-    for expected in ["`burstMultiplier` in a rule", "`deniedKeys`"] {
-        let warning = format!(
-            "fluxgate.rate_limit_rules: document \"a\": warning: not carried over: {expected}"
-        );
-        let logged = warning.replace('"', "\\\"");
-        service.program.wait_for_line(&warning, |line| {
-            line.contains(&logged).then_some(())
-        });
+fn what_no_rule_has_is_warned_of_once() {
+    let with_capacity = |capacity: i64| {
+        let bands = doc! { "windowSeconds": 60, "capacity": capacity, "label": "분당" };
+        let more = doc! {
+            "burstMultiplier": 2, "deniedKeys": ["a"], "description": "text", "bands": [ bands ],
+        };
+        document("a", "api", more)
+    };
+    let (_server, writer, service) = start([with_capacity(10)]);
+    writer.upsert(&with_capacity(20));
+    // The warnings come before this line.
+    service.wait_for_logs("rules are active", 2);
+    for expected in [
+        "not carried over: `burstMultiplier` in a rule",
+        "not carried over: `deniedKeys`",
+        "changed: the band `분당` has the id `band-b22b47fd6f65` in responses, logs and commands",
+    ] {
+        let warning = format!("fluxgate.rate_limit_rules: document \"a\": {expected}");
+        let lines = service.logs(&warning);
+        assert_eq!(lines.len(), 1, "{warning}: {:#?}", service.program.lines());
+        assert_eq!(lines[0]["level"], "WARN");
     }
 }
 
@@ -245,7 +253,7 @@ fn fields_that_no_rule_has_are_warned_of() {
 fn a_collection_without_documents_lifts_no_limit() {
     let (_server, writer, service) = start([document("a", "api", doc! {})]);
     writer.delete(doc! {});
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     assert!(
         line["why"]
             .as_str()
@@ -276,7 +284,7 @@ fn documents_that_change_all_the_time_are_read_later() {
                 writer.upsert(&document("r0", "api", bands));
             }
         });
-        let line = service.wait_for_log(REFUSED);
+        let line = service.wait_for_refusals(1).remove(0);
         assert_eq!(
             line["why"],
             "fluxgate.rate_limit_rules: the documents change while they are read"

@@ -59,12 +59,12 @@ fn an_emptied_redis_lifts_no_limit() {
     let service = start(&server.url(), "100ms");
     put_ok(&service, "/v1/rule_sets/api", &set(10));
     server.cli().command(&["FLUSHALL"]).expect_ok();
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     assert!(line["why"].as_str().unwrap().contains("gone"), "{line}");
     let mut http = service.http();
     assert_eq!(limit(&mut http, "api"), Some(10));
     server.kill();
-    service.wait_for_logs(REFUSED, 2);
+    service.wait_for_refusals(2);
     assert_eq!(service.http().get("/v1/rule_sets").status, 200);
     server.restart();
     put_ok(&service, "/v1/rule_sets/api", &set(20));
@@ -89,7 +89,7 @@ fn an_invalid_stored_set_is_refused() {
         "",
         "v",
     ]);
-    let line = service.wait_for_log(REFUSED);
+    let line = service.wait_for_refusals(1).remove(0);
     let fault = line["fault"].as_str().unwrap();
     assert!(fault.starts_with("rule set \"api\":1:"), "{fault}");
     assert!(fault.contains("nonsense"), "{fault}");
