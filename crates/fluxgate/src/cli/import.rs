@@ -21,6 +21,9 @@ pub(crate) struct Arguments {
     /// The file for the result; `-` is standard output
     #[arg(long, value_name = "FILE|-", default_value = "-")]
     output: PathBuf,
+    /// Overwrite the output if it exists
+    #[arg(long)]
+    force: bool,
     /// Write a whole configuration, with the routes, filters, stores and rule sources of the file
     #[arg(long)]
     config: bool,
@@ -77,6 +80,16 @@ fn write(imported: &Imported, arguments: &Arguments) -> Result<(), Failure> {
     };
     if is_same_file(output, fs::metadata(&arguments.file)) {
         return Err(failure(&"would be overwritten; name another output"));
+    }
+    // A device or a pipe loses nothing.
+    let exists = fs::metadata(output).is_ok_and(|file| file.is_file());
+    if exists && !arguments.force {
+        let kind = clap::error::ErrorKind::ValueValidation;
+        let message = format!(
+            "{}: the file exists; `--force` overwrites it\n",
+            output.display()
+        );
+        clap::Error::raw(kind, message).exit();
     }
     fs::write(output, &imported.text).map_err(|error| failure(&error))
 }

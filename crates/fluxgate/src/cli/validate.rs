@@ -83,6 +83,16 @@ fn validate_config(
         let message = format!("`{name}`: the file {} {problem}", path.display());
         warnings.push(located(&field, message));
     }
+    if let Some((field, path)) = config.rules.cache_file()
+        && let Some(directory) = missing_directory(path)
+    {
+        let message = format!(
+            "`{field}`: the directory {} does not exist on this machine, so the rules are not \
+             cached",
+            directory.display()
+        );
+        warnings.push(located(field, message));
+    }
     let rules = match &config.rules {
         Rules::Inline(rules) => {
             let deployment = Deployment::located(config, |field| raw.place_of(field));
@@ -108,6 +118,14 @@ fn validate_config(
         summary: format!("{} listener(s), {rules}", config.listen.count()),
         warnings,
     })
+}
+
+/// Returns the directory of a file, if there is none.
+fn missing_directory(file: &Path) -> Option<&Path> {
+    let directory = file.parent()?;
+    // The parent of a plain name is empty: the working directory.
+    let exists = directory.as_os_str().is_empty() || directory.is_dir();
+    (!exists).then_some(directory)
 }
 
 fn count(rules: &RuleSets) -> String {

@@ -1,6 +1,6 @@
 //! Where the rules come from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fluxgate_core::RuleSets;
@@ -221,6 +221,16 @@ impl Rules {
                 Some(Self::Redis { poll })
             }
         }
+    }
+
+    /// Returns the file that keeps the last good rules of a server, and its field in the config.
+    pub(crate) fn cache_file(&self) -> Option<(&'static str, &Path)> {
+        let (field, path) = match self {
+            Self::Http(http) => ("rules_from.http.cache_file", &http.cache_file),
+            Self::MongoDb(mongodb) => ("rules_from.mongodb.cache_file", &mongodb.cache_file),
+            Self::Inline(_) | Self::Directory { .. } | Self::Redis { .. } => return None,
+        };
+        Some((field, path.as_deref()?))
     }
 
     /// Returns the server that has the rules, if they are not in files.

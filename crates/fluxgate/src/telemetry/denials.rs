@@ -42,6 +42,16 @@ pub(super) struct Denial<'a> {
     pub(super) identity: Option<String>,
 }
 
+impl Denial<'_> {
+    /// Returns whether the request was denied, or only would have been.
+    fn message(&self) -> &'static str {
+        match self.outcome {
+            Outcome::ShadowDenied => "would be denied",
+            _ => "denied",
+        }
+    }
+}
+
 impl DenialLog {
     pub(super) fn new() -> Self {
         Self {
@@ -76,7 +86,8 @@ impl DenialLog {
             identity = denial.identity,
             attributes = attributes.map(field::display),
             suppressed = unlogged.saturating_sub(reported),
-            "denied"
+            "{}",
+            denial.message()
         );
     }
 }

@@ -99,7 +99,7 @@ fn rules_and_the_overview_are_shown() {
     );
     let rules = ok(&service, &["rules"]);
     assert!(
-        rules.contains("api/per-user  enforce  fixed_window  user    2 per 30d"),
+        rules.contains("api/per-user  -     enforce  fixed_window  user    2 per 30d"),
         "{rules}"
     );
     let yaml = ok(&service, &["rules", "--yaml"]);

@@ -56,6 +56,43 @@ fn the_output_may_be_a_file_but_not_the_source() {
 }
 
 #[test]
+fn a_file_is_overwritten_only_with_force() {
+    let dir = Dir::new();
+    dir.write("source", ENVOY);
+    dir.write("rules.yaml", "mine");
+    let arguments = [
+        "import",
+        "envoy-ratelimit",
+        "source",
+        "--output",
+        "rules.yaml",
+    ];
+    let run = dir.run(&arguments);
+    let expected = "error: rules.yaml: the file exists; `--force` overwrites it\n";
+    assert_eq!((run.code, run.stderr.as_str()), (Some(2), expected));
+    assert_eq!(dir.read("rules.yaml"), "mine");
+    let run = dir.run(&[&arguments[..], &["--force"]].concat());
+    assert_eq!(
+        (run.code, run.stderr.as_str()),
+        (Some(0), "source: 1 rule(s)\n")
+    );
+    assert_eq!(dir.read("rules.yaml"), rules("envoy-ratelimit", ENVOY));
+    // The source is never destroyed, and a device loses nothing.
+    let to = |output| dir.run(&["import", "envoy-ratelimit", "source", "--output", output]);
+    assert_eq!(to("/dev/null").code, Some(0));
+    let over = [
+        "import",
+        "envoy-ratelimit",
+        "source",
+        "--force",
+        "--output",
+        "source",
+    ];
+    assert_eq!(dir.run(&over).code, Some(74));
+    assert_eq!(dir.read("source"), ENVOY);
+}
+
+#[test]
 fn what_is_not_carried_over_is_counted() {
     let text = "limit_req_zone $uri zone=z:1m rate=1r/s;\nlimit_req zone=z;\nlimit_rate 1k;\n";
     let run = import("nginx", text);

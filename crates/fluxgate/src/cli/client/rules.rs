@@ -83,7 +83,7 @@ fn list(server: &ServerArguments, json: bool, yaml: bool) -> Result<(), Failure>
     if json {
         return print(&format!("{answer}\n"));
     }
-    let mut table = Table::new(["RULE", "MODE", "ALGORITHM", "KEY", "LIMITS"]);
+    let mut table = Table::new(["RULE", "NAME", "MODE", "ALGORITHM", "KEY", "LIMITS"]);
     for set in answer["rule_sets"].as_array().into_iter().flatten() {
         for rule in set["rules"].as_array().into_iter().flatten() {
             table.row(rule_row(&set["name"], rule));

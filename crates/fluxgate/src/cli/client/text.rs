@@ -33,18 +33,36 @@ pub(super) fn clean(text: &str) -> String {
 impl<const N: usize> fmt::Display for Table<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            let cells = self.rows.iter().map(|row| columns(&row[column]));
             cells.max().unwrap_or_default()
         };
         for row in &self.rows {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
-                line += &format!("{cell:<width$}  ", width = width(column));
+                let padding = width(column) - columns(cell) + 2;
+                line += &format!("{cell}{:padding$}", "");
             }
             writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
     }
+}
+
+/// Returns how many columns of a terminal a text takes: letters of East Asia take two.
+fn columns(text: &str) -> usize {
+    let of_char = |char| match char {
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1f300}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    };
+    text.chars().map(of_char).sum()
 }
 
 /// Returns milliseconds as a readable duration.
@@ -68,7 +86,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// Returns the row of a rule.
-pub(super) fn rule_row(set: &Value, rule: &Value) -> [String; 5] {
+pub(super) fn rule_row(set: &Value, rule: &Value) -> [String; 6] {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let parts = rule["key"].as_array().into_iter().flatten();
     let key: Vec<_> = parts.filter_map(Value::as_str).collect();
@@ -76,6 +94,7 @@ pub(super) fn rule_row(set: &Value, rule: &Value) -> [String; 5] {
     let limits: Vec<_> = bands.map(limit_of).collect();
     [
         format!("{}/{}", text(set), text(&rule["id"])),
+        text(&rule["name"]),
         text(&rule["mode"]),
         text(&rule["algorithm"]),
         if key.is_empty() {
@@ -117,17 +136,20 @@ mod tests {
         let mut table = Table::new(["A", "B"]);
         table.row(["long".into(), "x\u{1b}[31m".into()]);
         assert_eq!(table.to_string(), "A     B\nlong  x\u{fffd}[31m\n");
+        let mut table = Table::new(["A", "B"]);
+        table.row(["한도".into(), "x".into()]);
+        assert_eq!(table.to_string(), "A     B\n한도  x\n");
     }
 
     #[test]
     fn a_rule_is_one_row() {
         let rule = json!({
-            "id": "r", "mode": "enforce", "algorithm": "token_bucket", "key": ["user", "ip"],
+            "id": "r", "name": "주소별 한도", "mode": "enforce", "algorithm": "token_bucket", "key": ["user", "ip"],
             "bands": [{ "capacity": 5, "window_ms": 1000 }, { "capacity": 9, "calendar": "day" }],
         });
         let row = rule_row(&json!("s"), &rule);
-        assert_eq!(row[0], "s/r");
-        assert_eq!(row[3..], ["user + ip", "5 per 1s, 9 a day"]);
+        assert_eq!(row[..3], ["s/r", "주소별 한도", "enforce"]);
+        assert_eq!(row[4..], ["user + ip", "5 per 1s, 9 a day"]);
         assert_eq!(
             limit_of(&json!({ "capacity": 2, "hold_ms": 5 })),
             "2 at the same time"

@@ -235,6 +235,19 @@ fn send_control_characters(service: &Service) {
 }
 
 #[test]
+fn a_shadow_denial_would_be_one() {
+    let service = Service::start(&[], &one_an_hour("", "mode: shadow, scope: per_user"));
+    for _ in 0..2 {
+        check(&service, &[], r#"{"user":"ann"}"#);
+    }
+    let lines = end(&service);
+    let shadow = with_message(&lines, "would be denied");
+    assert_eq!(shadow.len(), 1, "{lines:#?}");
+    assert_eq!(shadow[0]["outcome"], "shadow_denied");
+    assert_eq!(with_message(&lines, "denied").len(), 0);
+}
+
+#[test]
 fn denials_are_sampled_and_the_lines_count_those_left_out() {
     const DENIED: u64 = 3_000;
     let service = Service::start(&[], &one_an_hour("", "scope: per_user"));
