@@ -61,6 +61,7 @@ const KINDS: [(&str, &str); 48] = [
     ("sh token", "operations::the_token"),
     ("text access-log", "docs::texts::the_access_log"),
     ("text acl", "operations::the_redis_permissions"),
+    ("text acl openfluxgate", "docs::migrating::the_permissions"),
     ("text bad-line", "docs::texts::the_bad_line"),
     ("text bad-override", "docs::texts::the_bad_overrides"),
     ("text changes", "docs::files::the_changes"),

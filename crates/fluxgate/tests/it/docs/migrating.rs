@@ -1,6 +1,6 @@
 //! The guides to migrate from another rate limiter.
 
-use super::{Block, documents};
+use super::{Block, blocks, documents, only};
 use crate::support::Dir;
 
 /// The kinds of the configurations, and the formats of `fluxgate import`.
@@ -52,6 +52,18 @@ fn each_configuration_becomes_the_rules_that_are_shown() {
     let mut all = FORMATS.map(|(_, format)| format);
     all.sort_unstable();
     assert_eq!(seen, all);
+}
+
+/// Those of the operations guide, with the prefix that the importer sets.
+#[test]
+fn the_permissions_are_those_of_the_operations_guide() {
+    let operations = only("text acl");
+    let expected = operations
+        .replace("~fluxgate:", "~fluxgate2:")
+        .replace("&fluxgate:rules", "&fluxgate2:rules");
+    for block in blocks("text acl openfluxgate") {
+        assert_eq!(block.text.trim(), expected.trim(), "{block}");
+    }
 }
 
 /// The index names every guide and every format.
