@@ -19,8 +19,12 @@ const (
 	releasePath = "/v1/release"
 )
 
-// ruleSetHeader tells that a check names a rule set that does not exist.
-const ruleSetHeader = "X-Fluxgate-Rule-Set"
+// ruleSetHeader tells, by the value missing, that a check names a rule set that does not exist. In a
+// batch, the decision has a field with this value.
+const (
+	ruleSetHeader = "X-Fluxgate-Rule-Set"
+	missing       = "missing"
+)
 
 // Check decides a request by a rule set and charges it.
 //
@@ -49,7 +53,7 @@ func (c *Client) check(ctx context.Context, body checkBody, until time.Time) (De
 	var decision Decision
 	call := call{path: checkPath, query: "status=true", body: text, until: until, onLate: c.abandonAnswer}
 	err := c.invoke(ctx, call, func(answer *answer) (ok bool) {
-		if decision, ok = parseDecision(answer); ok && answer.header.Get(ruleSetHeader) == "missing" {
+		if decision, ok = parseDecision(answer); ok && answer.header.Get(ruleSetHeader) == missing {
 			c.reportMissing(body.RuleSet, decision.Allowed)
 		}
 		return ok
@@ -139,6 +143,11 @@ func (c *Client) CheckBatch(ctx context.Context, checks []BatchCheck) ([]Decisio
 			var ok bool
 			if decisions[i], ok = batch.Decisions[i].decision(); !ok {
 				return false
+			}
+		}
+		for i := range decisions {
+			if batch.Decisions[i].RuleSet == missing {
+				c.reportMissing(bodies[i].RuleSet, decisions[i].Allowed)
 			}
 		}
 		return true

@@ -146,6 +146,8 @@ type decisionBody struct {
 	Reservation  string   `json:"reservation"`
 	Hold         string   `json:"hold"`
 	HoldMs       int64    `json:"hold_ms"`
+	// RuleSet is set in a batch only: see missing.
+	RuleSet string `json:"rule_set"`
 }
 
 // decision returns the decision, or false if the answer is none.

@@ -140,6 +140,25 @@ func TestRuleSetsThatDoNotExistAreLoggedOnce(t *testing.T) {
 	expect(logged("api-limts"), line("api-limts", "are denied"))
 }
 
+func TestABatchLogsRuleSetsThatDoNotExist(t *testing.T) {
+	service := testservice.Start(t, middlewareRules)
+	var log logLines
+	client := fluxgate.New("http://"+service.Address, fluxgate.Deadline(20*time.Second), log.option())
+	defer client.Close()
+	var checks []fluxgate.BatchCheck
+	for _, ruleSet := range []string{"wide", "api-limts", "other", "api-limts"} {
+		checks = append(checks, fluxgate.BatchCheck{RuleSet: ruleSet, Request: fluxgate.Request{User: "ann"}})
+	}
+	decisions, err := client.CheckBatch(context.Background(), checks)
+	if err != nil || decisions[0].Outcome != fluxgate.OutcomeAllowed || decisions[1].Outcome != fluxgate.OutcomeNoRule {
+		t.Fatal(decisions, err)
+	}
+	lines := log.take()
+	if len(lines) != 2 || !strings.Contains(lines[0], "no rule set `api-limts`") || !strings.Contains(lines[1], "no rule set `other`") {
+		t.Errorf("%q", lines)
+	}
+}
+
 func TestAddressesThatAreNoneAreRefused(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:8081", "localhost:8081", "", "ftp://host", "http://", "http://host/?a=1", "http://u:secret@host", "http://u:secret@ho st"} {
 		client, err := fluxgate.Open(address)

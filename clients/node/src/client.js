@@ -3,6 +3,7 @@
 import { Circuit } from "./circuit.js";
 import {
   Decision,
+  MISSING,
   decisionFrom,
   isRuleSetMissing,
   readConsumed,
@@ -112,7 +113,11 @@ export class Client {
       if (!Array.isArray(decisions) || decisions.length !== checks.length) {
         throw new Unavailable("bad_response", "the answer does not have a decision for each check");
       }
-      return decisions.map((json) => decisionFrom(json));
+      return decisions.map((json, at) => {
+        const decision = decisionFrom(json);
+        if (json.rule_set === MISSING) this.#warnMissing(checks[at].rule_set, decision);
+        return decision;
+      });
     };
     const onLate = this.#undo(read);
     try {

@@ -23,8 +23,12 @@ const REDUCED_CAPACITY =
 /** The header with the status of a rule that forbids a request. */
 const STATUS = "x-fluxgate-status";
 
-/** The header by which the service tells that a check names a rule set that does not exist. */
+/**
+ * The header by which the service tells that a check names a rule set that does not exist. In a
+ * batch, the decision has a field `rule_set` with this value.
+ */
 const RULE_SET = "x-fluxgate-rule-set";
+export const MISSING = "missing";
 
 /** The titles of statuses that Node spells in another way than the gateway. */
 const TITLES = { 418: "I'm a teapot" };
@@ -167,7 +171,7 @@ export function readDecision(answer) {
 
 /** Returns whether an answer to a check says that its rule set does not exist. */
 export function isRuleSetMissing(answer) {
-  return header(answer, RULE_SET) === "missing";
+  return header(answer, RULE_SET) === MISSING;
 }
 
 /** Returns the status of a rule that forbids a request. A proxy may have removed the header. */

@@ -326,6 +326,26 @@ test("a rule set that does not exist is reported once", async () => {
   assert.equal((await warningsOf(NO_RULE, [...many, ...many])).length, 100);
 });
 
+test("a batch reports rule sets that do not exist", async () => {
+  const service = await Service.start(CONFIG);
+  const messages = [];
+  const onWarning = (message) => messages.push(message);
+  const client = new Client(service.url, { deadline: 10_000, onWarning });
+  try {
+    const ruleSets = ["api", "api-limts", "other", "api-limts"];
+    const decisions = await client.batch(ruleSets.map((ruleSet) => ({ ruleSet, user: "ann" })));
+    const outcomes = decisions.map(({ outcome }) => outcome);
+    assert.deepEqual(outcomes, ["allowed", "no_rule", "no_rule", "no_rule"]);
+    await client.check("other");
+  } finally {
+    await client.close();
+    await service.stop();
+  }
+  const message = (name) =>
+    `FluxGate at ${service.url} has no rule set \`${name}\`: requests that it should limit pass`;
+  assert.deepEqual(messages, [message("api-limts"), message("other")]);
+});
+
 test("headers and a prefix of the path go with every call", async () => {
   const seen = [];
   const server = http.createServer((request, response) => {

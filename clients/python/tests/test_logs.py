@@ -101,6 +101,25 @@ class MissingRuleSets(unittest.TestCase):
         names = [f"set-{at}" for at in range(MAX_MISSING + 50)]
         self.assertEqual(len(self.warnings(True, names + names)), MAX_MISSING)
 
+    def test_a_batch_logs_them_too(self):
+        checks = [{"rule_set": name, "user": "ann"} for name in ("costs", "api-limts", "other")]
+
+        async def batch(url):
+            async with AsyncClient(url, deadline=10) as fg:
+                await fg.batch(checks + checks)
+
+        with Service(CONFIG) as service:
+            with self.assertLogs("fluxgate", "WARNING") as logs:
+                with Client(service.url, deadline=10) as fg:
+                    outcomes = [it.outcome for it in fg.batch(checks + checks)]
+                    fg.check("other")
+                asyncio.run(batch(service.url))
+        self.assertEqual(outcomes, ["allowed", "no_rule", "no_rule"] * 2)
+        message = "FluxGate at %s has no rule set `%s`: requests that it should limit pass"
+        expected = [message % (service.url, name) for name in ("api-limts", "other")]
+        # Each client logs them once.
+        self.assertEqual([it.getMessage() for it in logs.records], expected * 2)
+
     def test_both_clients_share_what_was_logged(self):
         async def check(url, fg):
             async with AsyncClient._with(fg._settings) as other:

@@ -45,7 +45,6 @@ from ._calls import (
     limited,
     read_cancelled,
     read_consumed,
-    read_decisions,
     read_renewed,
     read_settled,
     renew_body,
@@ -113,7 +112,7 @@ class AsyncClient:
         return await self._decide(
             BATCH,
             limited(encode(body)),
-            lambda response: read_decisions(response, count),
+            lambda response: self._settings.read_batch(body, response),
             lambda error: [self._settings.instead(error) for _ in range(count)],
         )
 

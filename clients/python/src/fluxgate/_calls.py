@@ -48,8 +48,10 @@ SETTLE = "/v1/settle"
 RENEW = "/v1/renew"
 RELEASE = "/v1/release"
 
-#: The header by which the service tells that a check names a rule set that does not exist.
+#: The header by which the service tells that a check names a rule set that does not exist. In a
+#: batch, the decision has a field `rule_set` with the same value.
 RULE_SET = "x-fluxgate-rule-set"
+MISSING = "missing"
 
 #: The largest body that the service reads.
 MAX_REQUEST = 64 * 1024
@@ -168,9 +170,22 @@ class Settings:
     def read_check(self, rule_set: Optional[str], response: Response) -> Decision:
         """Returns the decision of an answer to a check, and logs that its rule set is missing."""
         decision = read_decision(response)
-        if response.headers.get(RULE_SET) == "missing" and rule_set is not None:
+        if response.headers.get(RULE_SET) == MISSING and rule_set is not None:
             self._warn_missing(rule_set, decision.allowed)
         return decision
+
+    def read_batch(self, batch: Mapping[str, Any], response: Response) -> List[Decision]:
+        """Returns the decisions of an answer to a batch, and logs which rule sets are missing."""
+        checks = batch["checks"]
+        body = read_json(response)
+        found = body.get("decisions") if isinstance(body, dict) else None
+        if not isinstance(found, list) or len(found) != len(checks):
+            raise CallFailed("the service answers with another number of decisions")
+        decisions = [decision_of(it, None, {}) for it in found]
+        for check, it, decision in zip(checks, found, decisions):
+            if it.get("rule_set") == MISSING and "rule_set" in check:
+                self._warn_missing(check["rule_set"], decision.allowed)
+        return decisions
 
     def _warn_missing(self, rule_set: str, is_allowed: bool) -> None:
         with self._missing_lock:
@@ -356,15 +371,6 @@ def read_decision(response: Response) -> Decision:
     if decision.allowed != (status == 200):
         raise CallFailed("the service answers with an inconsistent decision")
     return decision
-
-
-def read_decisions(response: Response, count: int) -> List[Decision]:
-    """Returns the decisions of an answer to a batch."""
-    body = read_json(response)
-    decisions = body.get("decisions") if isinstance(body, dict) else None
-    if not isinstance(decisions, list) or len(decisions) != count:
-        raise CallFailed("the service answers with another number of decisions")
-    return [decision_of(it, None, {}) for it in decisions]
 
 
 _STATUS = {"forbidden": 403, "failed_closed": 503}

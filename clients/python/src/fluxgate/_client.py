@@ -29,7 +29,6 @@ from ._calls import (
     limited,
     read_cancelled,
     read_consumed,
-    read_decisions,
     read_renewed,
     read_settled,
     renew_body,
@@ -108,7 +107,7 @@ class Client:
         return self._decide(
             BATCH,
             limited(encode(body)),
-            lambda response: read_decisions(response, count),
+            lambda response: self._settings.read_batch(body, response),
             lambda error: [self._settings.instead(error) for _ in range(count)],
         )
 

@@ -86,7 +86,7 @@ pub(super) async fn batch(State(api): SharedState, request: Request) -> ApiResul
             json.push(b',');
         }
         let decision = check.decide(&api, &origin).await?;
-        write_decision(&mut json, &decision, DecisionForm::Decision);
+        write_decision(&mut json, &decision, DecisionForm::InBatch);
     }
     json.extend_from_slice(b"]}");
     Ok(json_response(json))

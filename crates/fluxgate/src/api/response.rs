@@ -72,6 +72,9 @@ impl From<EngineError> for Problem {
 pub(super) enum DecisionForm {
     /// The decision only.
     Decision,
+    /// A decision of a batch, which says by itself that its rule set does not exist: there is no
+    /// header for each.
+    InBatch,
     /// The decision of an explanation, with the reason why a wait was refused.
     Explanation,
     /// A problem document (RFC 9457) with this status, extended by the decision.
@@ -81,7 +84,7 @@ pub(super) enum DecisionForm {
 impl DecisionForm {
     pub(super) fn content_type(self) -> HeaderValue {
         match self {
-            Self::Decision | Self::Explanation => JSON,
+            Self::Decision | Self::InBatch | Self::Explanation => JSON,
             Self::Problem(_) => PROBLEM_JSON,
         }
     }
@@ -94,7 +97,7 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Decis
     }
     let mut out = JsonWriter(out);
     match form {
-        DecisionForm::Decision | DecisionForm::Explanation => out.text("{"),
+        DecisionForm::Decision | DecisionForm::InBatch | DecisionForm::Explanation => out.text("{"),
         DecisionForm::Problem(_) => {
             out.text("\"violated-policies\":");
             out.violated(decision);
@@ -102,6 +105,9 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Decis
         }
     }
     out.check_fields(decision);
+    if form == DecisionForm::InBatch && names_missing_set(decision) {
+        out.text(",\"rule_set\":\"missing\"");
+    }
     if form == DecisionForm::Explanation
         && let Some(refusal) = decision.wait_refusal()
     {

@@ -132,9 +132,13 @@ fn the_fast_path_and_the_router_give_the_same_answers() {
             (r#""user":"bob""#, 200),
             (r#""user":"ann""#, 429),
             (r#""user":"eve""#, 410),
+            (r#""user":"bob","cost":2"#, 429),
+            (r#""user":"ann","wait":true,"headers":{"x-a":"1"}"#, 429),
             (r#""path":"/""#, 429),
             (r#""rule_set":"missing""#, 200),
             (r#""users":"ann""#, 400),
+            (r#""ip":"here""#, 400),
+            (r#""user":"ann","user":"bob""#, 400),
         ] {
             let body = format!("{{\"peek\":true,{fields}}}");
             // The fast path does not handle `TE`.
@@ -193,6 +197,30 @@ fn checks_of_a_batch_are_decided_separately_and_in_order() {
         json_of(&http.post("/v1/check/batch", r#"{"checks":[]}"#)),
         json!({"decisions": []})
     );
+}
+
+#[test]
+fn a_batch_marks_the_checks_whose_rule_set_does_not_exist() {
+    let batch = r#"{"checks":[{"rule_set":"api","path":"/none"},{"rule_set":"nowhere"},
+        {"rule_set":"nowhere","peek":true}]}"#;
+    for (config, outcome) in [
+        (RULES.to_owned(), "no_rule"),
+        (format!("on_missing_rule_set: deny\n{RULES}"), "denied"),
+    ] {
+        let service = Service::start(&[], &config);
+        let answer = service.http().post("/v1/check/batch", batch);
+        assert_eq!(answer.header("x-fluxgate-rule-set"), None);
+        let decisions = json_of(&answer)["decisions"].clone();
+        let mark = |index: usize| decisions[index]["rule_set"].clone();
+        assert_eq!(
+            [mark(0), mark(1), mark(2)],
+            [Value::Null, "missing".into(), "missing".into()]
+        );
+        assert_eq!(decisions[0]["outcome"], "no_rule");
+        assert_eq!(decisions[1]["outcome"], outcome);
+        let fields = decisions[0].as_object().unwrap();
+        assert!(!fields.contains_key("rule_set"), "{answer:?}");
+    }
 }
 
 #[test]

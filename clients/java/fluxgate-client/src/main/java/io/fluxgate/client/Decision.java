@@ -12,6 +12,8 @@ import java.util.TreeMap;
 /** The answer to a check. */
 public final class Decision {
     static final Duration FAILURE_RETRY = Duration.ofSeconds(1);
+    /** How the service marks a check whose rule set does not exist. */
+    static final String MISSING = "missing";
 
     private static final List<String> LIMIT_HEADERS = List.of(
             "X-RateLimit-Limit",
@@ -83,10 +85,11 @@ public final class Decision {
         return new Decision(reply.status(), headers, reply.decided(), reply.isRuleSetMissing());
     }
 
-    /** Reads a decision of a batch, which has no status and no headers. */
+    /** Reads a decision of a batch, which has no status and no headers, but a member in place of one. */
     static Decision parse(Map<String, Object> body) {
         Decision decision = new Decision(OK, new TreeMap<>(), body);
-        return new Decision(decision.expectedStatus(), new TreeMap<>(), body);
+        boolean isMissing = MISSING.equals(body.get("rule_set"));
+        return new Decision(decision.expectedStatus(), new TreeMap<>(), body, isMissing);
     }
 
     /** Returns what is decided if the service fails, unless the call is to throw. */
@@ -162,7 +165,7 @@ public final class Decision {
         return outcome;
     }
 
-    /** Returns whether the service has no rule set of the name. Decisions of a batch do not tell. */
+    /** Returns whether the service has no rule set of the name. */
     public boolean isRuleSetMissing() {
         return isRuleSetMissing;
     }

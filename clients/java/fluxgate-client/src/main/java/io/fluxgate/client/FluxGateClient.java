@@ -152,7 +152,15 @@ public final class FluxGateClient implements AutoCloseable {
             if (decisions.size() != checks.size()) {
                 throw new Json.FormatException("there are not as many decisions as checks");
             }
-            return decisions.stream().map(it -> Decision.parse(Json.object(it))).toList();
+            List<Decision> parsed = decisions.stream()
+                    .map(it -> Decision.parse(Json.object(it)))
+                    .toList();
+            for (int i = 0; i < parsed.size(); i++) {
+                if (parsed.get(i).isRuleSetMissing()) {
+                    logMissing(checks.get(i).ruleSet(), parsed.get(i));
+                }
+            }
+            return parsed;
         };
         return decide("v1/check/batch", body, read, decisions -> decisions.forEach(this::giveBack), failure -> {
             List<Decision> failed = new ArrayList<>();

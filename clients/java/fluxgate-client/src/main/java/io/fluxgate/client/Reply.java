@@ -10,7 +10,7 @@ record Reply(int status, HttpHeaders headers, byte[] body) {
 
     /** Returns whether a check names a rule set that does not exist. */
     boolean isRuleSetMissing() {
-        return headers.firstValue("X-FluxGate-Rule-Set").filter("missing"::equals).isPresent();
+        return headers.firstValue("X-FluxGate-Rule-Set").filter(Decision.MISSING::equals).isPresent();
     }
 
     boolean isNotFound() {

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.net.httpserver.HttpServer;
+import io.fluxgate.client.Check;
 import io.fluxgate.client.Decision;
 import io.fluxgate.client.FluxGateClient;
 import io.fluxgate.client.OnError;
@@ -21,6 +22,7 @@ import java.util.logging.Handler;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -108,6 +110,23 @@ class LogTest {
         List<String> many = new ArrayList<>();
         IntStream.range(0, 300).forEach(i -> many.add("set-" + i % 150));
         assertEquals(100, logged(true, many).size());
+    }
+
+    @Test
+    void aBatchLogsRuleSetsThatDoNotExist() throws Exception {
+        try (Service service = Service.start(new Cases().config("main"));
+                FluxGateClient client = client(service.url(), OnError.RAISE)) {
+            List<Check> checks = Stream.of("costs", "api-limts", "other", "api-limts")
+                    .map(ruleSet -> Check.of(ruleSet, it -> it.user("ann")))
+                    .toList();
+            List<Decision> decisions = client.checkAll(checks);
+            List<Boolean> missing =
+                    decisions.stream().map(Decision::isRuleSetMissing).toList();
+            assertEquals(List.of(false, true, true, true), missing);
+            String message =
+                    "WARNING FluxGate at " + service.url() + " has no rule set `%s`: requests that it should limit pass";
+            assertEquals(List.of(message.formatted("api-limts"), message.formatted("other")), lines);
+        }
     }
 
     /** Returns what checks of these rule sets log, none of which exists. */
