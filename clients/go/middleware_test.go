@@ -49,6 +49,7 @@ type fixture struct {
 	client *fluxgate.Client
 	// service is the address of the service.
 	service string
+	running *testservice.Service
 }
 
 func newFixture(t *testing.T, options ...fluxgate.Option) *fixture {
@@ -57,7 +58,7 @@ func newFixture(t *testing.T, options ...fluxgate.Option) *fixture {
 	options = append([]fluxgate.Option{fluxgate.Deadline(20 * time.Second), fluxgate.Logger(silent)}, options...)
 	client := fluxgate.New("http://"+service.Address, options...)
 	t.Cleanup(func() { client.Close() })
-	return &fixture{t, client, "http://" + service.Address}
+	return &fixture{t, client, "http://" + service.Address, service}
 }
 
 // serve starts a server.
@@ -294,10 +295,10 @@ func TestAConnectionThatWasTakenOverKeepsItsSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	upgraded := <-taken
-	began := time.Now()
+	delay := testservice.StartDelay(f.running)
 	time.Sleep(1500 * time.Millisecond) // It is renewed.
 	if response, _ := get(t, server.URL, "X-User-Id: ann"); response.StatusCode != 429 {
-		testservice.Fail(t, began, 600*time.Millisecond, "the slot has expired: status ", response.StatusCode)
+		delay.Fail(t, 600*time.Millisecond, "the slot has expired: status ", response.StatusCode)
 	}
 	upgraded.Close()
 	expectStatus(t, 200, server.URL, "X-User-Id: ann")

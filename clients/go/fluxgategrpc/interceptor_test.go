@@ -80,18 +80,19 @@ func (s *server) Watch(_ *health.HealthCheckRequest, stream grpc.ServerStreaming
 }
 
 type fixture struct {
-	t      *testing.T
-	server *server
-	caller health.HealthClient
-	client *fluxgate.Client
-	proxy  *testservice.Proxy
+	t       *testing.T
+	service *testservice.Service
+	server  *server
+	caller  health.HealthClient
+	client  *fluxgate.Client
+	proxy   *testservice.Proxy
 }
 
 func start(t *testing.T, policy fluxgate.ErrorPolicy, ruleSet string, options ...fluxgategrpc.Option) *fixture {
 	t.Helper()
 	service := testservice.Start(t, rules)
 	checkLeaks := testservice.CheckLeaks(t)
-	f := &fixture{t: t, server: &server{}, proxy: testservice.StartProxy(t, service, "up")}
+	f := &fixture{t: t, service: service, server: &server{}, proxy: testservice.StartProxy(t, service, "up")}
 	f.client = fluxgate.New(f.proxy.URL(), fluxgate.OnError(policy), fluxgate.Deadline(20*time.Second), fluxgate.Logger(silent))
 	limits := fluxgategrpc.New(f.client, ruleSet, options...)
 	running := grpc.NewServer(grpc.UnaryInterceptor(limits.Unary), grpc.StreamInterceptor(limits.Stream))
@@ -250,12 +251,12 @@ func TestStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
+	delay := testservice.StartDelay(f.service)
 	time.Sleep(1500 * time.Millisecond) // Its slot is renewed.
 	cancelOther, err := watch()
 	defer cancelOther()
 	if status.Code(err) != codes.ResourceExhausted {
-		testservice.Fail(t, began, 600*time.Millisecond, err)
+		delay.Fail(t, 600*time.Millisecond, err)
 	}
 	f.expect(codes.ResourceExhausted, "x-user-id", "ann")
 	cancel()
@@ -280,10 +281,11 @@ func TestWaiting(t *testing.T) {
 		t.Error(waited)
 	}
 	// A call whose deadline is before its turn is refused at once.
+	delay := testservice.StartDelay(f.service)
 	ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), metadata.Pairs("x-user-id", "ann")), 300*time.Millisecond)
 	defer cancel()
 	if _, err := f.caller.Check(ctx, &health.HealthCheckRequest{}); status.Code(err) != codes.ResourceExhausted {
-		testservice.Fail(t, began, 300*time.Millisecond, err)
+		delay.Fail(t, 150*time.Millisecond, err)
 	}
 	if runs := f.server.runs.Load(); runs != 2 {
 		t.Errorf("%d calls ran", runs)

@@ -49,18 +49,20 @@ describe("a client", () => {
     await service.stop();
   });
 
-  /** Runs a test with a client of the proxy. Holds must be renewed in time: they last for 1 s. */
-  const using = (options, run) =>
-    bearing(300, async () => {
-      await proxy.set("up");
-      proxy.asked = 0;
-      const client = new Client(proxy.url, { deadline: 10_000, onWarning: () => {}, ...options });
-      try {
-        await run(client, `user-${nextUser++}`);
-      } finally {
-        await client.close();
-      }
-    });
+  /** Runs a test with a client of the proxy. */
+  const using = (options, run) => async () => {
+    await proxy.set("up");
+    proxy.asked = 0;
+    const client = new Client(proxy.url, { deadline: 10_000, onWarning: () => {}, ...options });
+    try {
+      await run(client, `user-${nextUser++}`);
+    } finally {
+      await client.close();
+    }
+  };
+
+  /** Runs a test with holds, which are renewed after a third of a second and last for one. */
+  const renewing = (run) => bearing(600, using({}, run));
 
   test(
     "has times in milliseconds and in seconds",
@@ -78,7 +80,7 @@ describe("a client", () => {
 
   test(
     "renews all holds in one call",
-    using({}, async (client, user) => {
+    renewing(async (client, user) => {
       const holds = [];
       for (let at = 0; at < 5; at += 1) holds.push(await client.hold("slots", { user }));
       proxy.asked = 0;
@@ -148,7 +150,7 @@ describe("a client", () => {
 
   test(
     "keeps a hold while it waits, and returns both if it is interrupted",
-    using({}, async (client, user) => {
+    renewing(async (client, user) => {
       const held = 'fluxgate_slots_held{rule_set="slots-and-queue",rule="running"}';
       await client.withHold("slots-and-queue", { user }, async () => {
         const waiting = client.hold("slots-and-queue", { user });

@@ -13,7 +13,7 @@ import { rateLimit } from "fluxgate/express";
 import { FaultProxy } from "./support/fault_proxy.js";
 import { HOST } from "./support/host.js";
 import { Service } from "./support/service.js";
-import { bearing, elapsed } from "./support/stalls.js";
+import { Delay, elapsed } from "./support/stalls.js";
 import { until } from "./support/until.js";
 
 const CONFIG = `
@@ -29,8 +29,8 @@ const SLOTS_HELD = 'fluxgate_slots_held{rule_set="api",rule="running"}';
 const DEADLINE = 100;
 /** What the server may add to the deadline. */
 const SLACK = 100;
-/** The machine must run this process soon enough for calls to keep the deadline. */
-const MAX_PAUSE = DEADLINE / 4;
+/** For how long a service that has failed is not asked. */
+const PAUSE = 500;
 const PER_SECOND = 200;
 
 /** Sends requests at a steady rate. Each is recorded with its time and its result. */
@@ -73,6 +73,11 @@ class Load {
     });
   }
 
+  /** Returns whether a request since then was decided by the service, or was not. */
+  has(isLimited, since) {
+    return this.results.some((it) => it.isLimited === isLimited && it.at > since);
+  }
+
   async stop() {
     this.#isOver = true;
     await this.#running;
@@ -105,7 +110,7 @@ async function runLoad(fault, onError, service, proxy) {
   const application = await startApplication(client);
   const load = new Load(application.port);
   try {
-    const times = await failFor(fault, service, proxy);
+    const times = await failFor(fault, service, proxy, load);
     await load.stop();
     check(load, application.runs, times, onError);
     // Everything that was taken is given back.
@@ -145,26 +150,28 @@ async function startApplication(client) {
   return { port: server.address().port, runs, stop };
 }
 
-/** Lets the service fail for a while. Returns from when to when. */
-async function failFor(fault, service, proxy) {
-  await sleep(700);
+/** Lets the service fail for a while. Returns when it was up again, and what delayed its return. */
+async function failFor(fault, service, proxy, load) {
+  await until("requests are decided", () => load.results.length > 50 && load.has(true, 0));
   const failsFrom = performance.now();
-  if (fault === "kill") {
-    await service.kill();
+  if (fault === "kill") await service.kill();
+  else await proxy.set(fault);
+  // A restart may be over before a request meets it.
+  if (fault !== "restart") {
+    await until("requests are not decided", () => load.has(false, failsFrom));
     await sleep(1_300);
-    await service.run();
-  } else {
-    await proxy.set(fault);
-    if (fault !== "restart") await sleep(1_300);
-    await proxy.set("up");
   }
+  if (fault === "kill") await service.run();
+  else await proxy.set("up");
   const upAgain = performance.now();
-  await sleep(1_500);
-  return { failsFrom, upAgain };
+  const delay = new Delay(service);
+  await until("requests are decided again", () => load.has(true, upAgain));
+  const delayed = delay.total();
+  await sleep(500);
+  return { upAgain, delayed };
 }
 
-function check({ results }, runs, { failsFrom, upAgain }, onError) {
-  assert(results.length > 50, `${results.length} requests`);
+function check({ results }, runs, { upAgain, delayed }, onError) {
   const slowest = Math.max(...results.map(({ took }) => took));
   assert(slowest < DEADLINE + SLACK, `a request took ${slowest} ms`);
   for (const { id, status } of results) {
@@ -172,18 +179,19 @@ function check({ results }, runs, { failsFrom, upAgain }, onError) {
   }
   const unlimited = results.filter(({ isLimited }) => !isLimited);
   const failed = { allow: 200, deny: 503, raise: 500 }[onError];
-  assert(unlimited.some(({ at }) => at > failsFrom && at < upAgain));
   assert(unlimited.every(({ status }) => status === failed));
   const limited = results.filter(({ isLimited }) => isLimited).map(({ at }) => at);
-  assert(limited.some((at) => at < failsFrom));
-  const recovered = elapsed(upAgain, Math.min(...limited.filter((at) => at > upAgain)));
-  assert(recovered < 1_000, `recovers after ${recovered} ms`);
+  const recovered = Math.min(...limited.filter((at) => at > upAgain)) - upAgain;
+  // A call that the machine makes late fails, and costs another pause.
+  const lateCalls = Math.floor(delayed / (DEADLINE / 2));
+  const most = 1_000 + delayed + lateCalls * (DEADLINE + PAUSE);
+  assert(recovered < most, `recovers after ${recovered} ms, of which ${delayed} are the machine's`);
 }
 
 describe("200 requests a second", () => {
   for (const fault of ["down", "slow", "reset", "garbage", "cut", "swallow", "restart", "kill"]) {
-    test(`service ${fault}`, bearing(MAX_PAUSE, () => withFault(fault, "allow")));
+    test(`service ${fault}`, () => withFault(fault, "allow"));
   }
-  test("service down, fails closed", bearing(MAX_PAUSE, () => withFault("down", "deny")));
-  test("service slow, raises", bearing(MAX_PAUSE, () => withFault("slow", "raise")));
+  test("service down, fails closed", () => withFault("down", "deny"));
+  test("service slow, raises", () => withFault("slow", "raise"));
 });

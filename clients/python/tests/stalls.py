@@ -2,7 +2,7 @@
 
 A bound is on what the client does, not on how long it waits for a processor. A thread that sleeps
 all the time measures for how long this process did not run when it could have; that time does not
-count. A test that fails after longer pauses than it can bear is skipped, with the reason.
+count.
 """
 
 import contextlib
@@ -56,18 +56,34 @@ def elapsed(begin, end=None):
     return end - begin - stalled(begin, end)
 
 
-def waited(pid):
-    """Returns for how long the threads of a process have waited for a processor, at most."""
-    waits = [0]
-    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+def _waits(pid):
+    """Returns for how long each thread of a process has waited for a processor."""
+    waits = {}
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with contextlib.suppress(OSError):
-            waits.append(int(thread.read_text().split()[1]))
-    return max(waits) / 1e9
+            waits[file.parent.name] = int(file.read_text().split()[1]) / 1e9
+    return waits
+
+
+class Delay:
+    """What the machine delays from now on: this process, and a service."""
+
+    def __init__(self, service):
+        self._begin = time.monotonic()
+        self._pid = service.process.pid
+        self._waits = _waits(self._pid)
+
+    def total(self):
+        """Returns for how long this process stood still, or a thread of the service."""
+        waits = _waits(self._pid).items()
+        since = [wait - self._waits.get(thread, 0.0) for thread, wait in waits]
+        return max([stalled(self._begin), *since])
 
 
 @contextlib.contextmanager
 def bearing(pause):
-    """Skips a test that fails after this process stood still for longer than `pause`."""
+    """Skips a test in which something must happen every `pause` seconds, if it fails after the
+    machine kept this process from doing anything for longer than that, at a stretch."""
     begin = time.monotonic()
     try:
         yield

@@ -23,6 +23,8 @@ var heart struct {
 }
 
 type pause struct {
+	// beat is the goroutine that was late.
+	beat int
 	end  time.Time
 	span time.Duration
 }
@@ -40,7 +42,7 @@ func startHeart() {
 					late := now.Sub(heart.last[i]) - beat
 					heart.last[i] = now
 					if late > beat {
-						heart.pauses = append(heart.pauses, pause{now, late})
+						heart.pauses = append(heart.pauses, pause{i, now, late})
 					}
 					heart.mu.Unlock()
 				}
@@ -68,12 +70,51 @@ func LongestPause(since time.Time) time.Duration {
 // Allowance returns by how much a call that began then may have been delayed.
 func Allowance(since time.Time) time.Duration { return Handovers * LongestPause(since) }
 
-// Fail fails a test, or skips it if the machine has paused for so long that something that has to
-// happen within shortest cannot be judged.
-func Fail(t testing.TB, since time.Time, shortest time.Duration, failure ...any) {
+// stalled returns how late a goroutine woke up since then, in all.
+func stalled(since time.Time) time.Duration {
+	heart.mu.Lock()
+	defer heart.mu.Unlock()
+	var sums [len(heart.last)]time.Duration
+	for i := len(heart.pauses) - 1; i >= 0 && heart.pauses[i].end.After(since); i-- {
+		pause := heart.pauses[i]
+		sums[pause.beat] += min(pause.span, pause.end.Sub(since))
+	}
+	for i, last := range heart.last {
+		if !last.IsZero() {
+			sums[i] += max(0, min(time.Since(last)-beat, time.Since(since)))
+		}
+	}
+	return max(sums[0], sums[1])
+}
+
+// Delay measures what the machine delays: this process, and a service.
+type Delay struct {
+	since   time.Time
+	service *Service
+	waits   map[string]time.Duration
+}
+
+// StartDelay starts to measure.
+func StartDelay(service *Service) *Delay {
+	return &Delay{time.Now(), service, service.waits()}
+}
+
+// Total returns for how long a goroutine that only sleeps was late, or a thread of the service has
+// waited for a processor.
+func (d *Delay) Total() time.Duration {
+	total := stalled(d.since)
+	for thread, wait := range d.service.waits() {
+		total = max(total, wait-d.waits[thread])
+	}
+	return total
+}
+
+// Fail fails a test, or skips it if the machine has delayed it for longer than it bears: for so long
+// that something that has to happen in time cannot have happened.
+func (d *Delay) Fail(t testing.TB, bears time.Duration, failure ...any) {
 	t.Helper()
-	if pause := LongestPause(since); Handovers*pause > shortest {
-		t.Skipf("the machine paused for %v: %s", pause.Round(time.Millisecond), fmt.Sprint(failure...))
+	if delay := d.Total(); delay > bears {
+		t.Skipf("the machine delayed it for %v, it bears %v: %s", delay.Round(time.Millisecond), bears, fmt.Sprint(failure...))
 	}
 	t.Fatal(failure...)
 }

@@ -23,6 +23,8 @@ type Service struct {
 	Address string
 	// Gateway is host and port of its gateway, if the config has one.
 	Gateway string
+
+	pid int
 }
 
 // Start starts a service and stops it at the end of the test. In the config, ${API} and ${GATEWAY}
@@ -42,6 +44,7 @@ func Start(t testing.TB, config string) *Service {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	service.pid = command.Process.Pid
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
@@ -61,6 +64,21 @@ func Start(t testing.TB, config string) *Service {
 	}
 	t.Fatal("the service did not start")
 	return nil
+}
+
+// waits returns for how long each thread of the service has waited for a processor.
+func (s *Service) waits() map[string]time.Duration {
+	waits := make(map[string]time.Duration)
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.pid))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		var ran, waited int64
+		// A thread may have ended.
+		if _, scanned := fmt.Sscan(string(text), &ran, &waited); err == nil && scanned == nil {
+			waits[file] = time.Duration(waited)
+		}
+	}
+	return waits
 }
 
 // SlotsHeld returns how many slots the service holds, of all rules together.

@@ -1,8 +1,7 @@
 // Bounds on time that hold on a busy machine.
 //
 // A bound is on what the client does, not on how long it waits for a processor. A timer measures
-// for how long this process did not run when it could have; that time does not count. A test that
-// fails after longer pauses than it can bear is skipped, with the reason.
+// for how long this process did not run when it could have; that time does not count.
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
@@ -42,21 +41,42 @@ export function elapsed(begin, end = performance.now()) {
   return end - begin - stalled(begin, end);
 }
 
-/** Returns for how many milliseconds the threads of a process have waited for a processor at most. */
-export function waited(pid) {
+/** Returns for how many milliseconds each thread of a process has waited for a processor. */
+function waits(pid) {
+  const waits = new Map();
   try {
-    const waits = readdirSync(`/proc/${pid}/task`).map((thread) => {
+    for (const thread of readdirSync(`/proc/${pid}/task`)) {
       const [, wait] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ");
-      return Number(wait) / 1e6;
-    });
-    return Math.max(0, ...waits);
+      waits.set(thread, Number(wait) / 1e6);
+    }
   } catch {
     // The process, or one of its threads, has ended.
-    return 0;
+  }
+  return waits;
+}
+
+/** What the machine delays from now on: this process, and a service. */
+export class Delay {
+  #begin = performance.now();
+  #pid;
+  #waits;
+
+  constructor(service) {
+    this.#pid = service.pid;
+    this.#waits = waits(this.#pid);
+  }
+
+  /** Returns for how many milliseconds this process stood still, or a thread of the service. */
+  total() {
+    const since = ([thread, wait]) => wait - (this.#waits.get(thread) ?? 0);
+    return Math.max(stalled(this.#begin), ...Array.from(waits(this.#pid), since));
   }
 }
 
-/** Skips a test that fails after this process stood still for more than `most` milliseconds. */
+/**
+ * Skips a test in which something must happen every `most` milliseconds, if it fails after the
+ * machine kept this process from doing anything for longer than that, at a stretch.
+ */
 export function bearing(most, run) {
   return async (context) => {
     const begin = performance.now();

@@ -2,7 +2,6 @@ package io.fluxgate.testing;
 
 import java.util.Iterator;
 import java.util.concurrent.ConcurrentLinkedDeque;
-import org.opentest4j.TestAbortedException;
 
 /**
  * Measures how late threads wake up. A test that bounds a time adds what the machine, and not the
@@ -23,7 +22,7 @@ public final class Heartbeat {
     private static final ConcurrentLinkedDeque<Pause> PAUSES = new ConcurrentLinkedDeque<>();
     private static final Beat[] BEATS = {new Beat(), new Beat()};
 
-    private record Pause(long end, long nanos) {}
+    private record Pause(Beat beat, long end, long nanos) {}
 
     private Heartbeat() {}
 
@@ -49,16 +48,20 @@ public final class Heartbeat {
         return longestPauseNanos(since) / 1_000_000;
     }
 
-    /**
-     * Fails a test, or aborts it if the machine has paused for so long that something that has to
-     * happen within {@code shortestMillis} cannot be judged.
-     */
-    public static void fail(AssertionError failure, long since, long shortestMillis) {
-        long pause = longestPauseMillis(since);
-        if (pause * HANDOVERS <= shortestMillis) {
-            throw failure;
+    /** Returns how late a thread that only sleeps was in all since a time of {@link System#nanoTime}. */
+    public static long stalledNanos(long since) {
+        long now = System.nanoTime();
+        long most = 0;
+        for (Beat beat : BEATS) {
+            long sum = Math.max(0, Math.min(now - beat.last - BEAT_NANOS, now - since));
+            for (Pause pause : PAUSES) {
+                if (pause.beat == beat && pause.end - since > 0) {
+                    sum += Math.min(pause.nanos, pause.end - since);
+                }
+            }
+            most = Math.max(most, sum);
         }
-        throw new TestAbortedException("the machine paused for " + pause + " ms: " + failure.getMessage(), failure);
+        return most;
     }
 
     private static final class Beat {
@@ -77,7 +80,7 @@ public final class Heartbeat {
                 long late = now - last - BEAT_NANOS;
                 last = now;
                 if (late >= SHORTEST_NANOS) {
-                    PAUSES.add(new Pause(now, late));
+                    PAUSES.add(new Pause(this, now, late));
                 }
                 for (Pause oldest = PAUSES.peek(); oldest != null && now - oldest.end > KEPT_NANOS; ) {
                     PAUSES.remove(oldest);

@@ -2,6 +2,7 @@ package io.fluxgate.testing;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.net.HttpURLConnection;
 import java.net.InetAddress;
 import java.net.ServerSocket;
@@ -10,8 +11,11 @@ import java.net.URLConnection;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /** A running service. */
 public final class Service implements AutoCloseable {
@@ -69,6 +73,20 @@ public final class Service implements AutoCloseable {
                     .mapToLong(line -> Long.parseLong(line.substring(line.lastIndexOf(' ') + 1)))
                     .sum();
         }
+    }
+
+    /** Returns for how many nanoseconds each thread of the service has waited for a processor. */
+    Map<String, Long> waits() {
+        Map<String, Long> waits = new HashMap<>();
+        try (Stream<Path> threads = Files.list(Path.of("/proc/" + process.pid() + "/task"))) {
+            for (Path thread : threads.toList()) {
+                String[] times = Files.readString(thread.resolve("schedstat")).split(" ");
+                waits.put(thread.getFileName().toString(), Long.parseLong(times[1]));
+            }
+        } catch (IOException | UncheckedIOException e) {
+            // The service, or a thread of it, has ended.
+        }
+        return waits;
     }
 
     @Override
