@@ -350,6 +350,10 @@ impl RuleReloader {
         let sets = rules.iter().count();
         let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
         let about_sources = source_warnings(&self.filters, &rules);
+        if from == ReadFrom::Source {
+            // Before the swap: a caller that sees the new limits finds the metric changed.
+            self.engine.telemetry().record_reload(true);
+        }
         let replaced = self.engine.swap_rules(rules);
         if has_resets(&replaced) {
             let engine = &self.engine;
@@ -357,9 +361,6 @@ impl RuleReloader {
                 .cleaner
                 .get_or_insert_with(|| StaleStateCleaner::start(engine));
             cleaner.add(replaced);
-        }
-        if from == ReadFrom::Source {
-            self.engine.telemetry().record_reload(true);
         }
         if let Some(changes) = changes.as_ref().filter(|changes| !changes.is_empty()) {
             self.record_change(changes);

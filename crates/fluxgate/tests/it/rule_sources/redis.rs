@@ -75,8 +75,11 @@ impl RuleHost for RedisHost {
     fn config(&self, fields: &str) -> String {
         assert_eq!(fields, "");
         let (url, poll) = (self.proxy.url("redis"), POLL.as_millis());
+        // The rules share a breaker with the decisions. Decisions that are late on a busy machine
+        // must not open it: the reads that it stops then count as failures of the source.
         format!(
-            "store: {{ redis: {{ url: {url:?} }} }}\nrules_from: {{ redis: {{}}, poll: {poll}ms }}\n"
+            "store: {{ redis: {{ url: {url:?}, deadline: 900ms }} }}\n\
+             rules_from: {{ redis: {{}}, poll: {poll}ms }}\n"
         )
     }
 

@@ -3,7 +3,8 @@
 mod failures;
 mod instances;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use fluxgate_testkit::{Answer, Http, RedisCluster, RedisServer, Reply, wait_for, wait_until};
