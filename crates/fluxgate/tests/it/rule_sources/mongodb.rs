@@ -1,7 +1,9 @@
 //! Rules in MongoDB.
 
+mod access;
 mod documents;
 mod load;
+mod message_proxy;
 mod server;
 mod streams;
 

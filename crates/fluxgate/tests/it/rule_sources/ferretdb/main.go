@@ -1,4 +1,6 @@
-// FerretDB with files in a directory, on a free port of the loopback address. It ends with SIGTERM.
+// FerretDB with files in a directory, on a free port of the loopback address. With a certificate and
+// its key it speaks TLS, and with an authority it wants certificates of its clients. It ends with
+// SIGTERM.
 package main
 
 import (
@@ -13,17 +15,28 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fail("usage: ferretdb DIRECTORY")
+	const address = "127.0.0.1:0"
+	arguments := os.Args[1:]
+	var listener ferretdb.ListenerConfig
+	switch len(arguments) {
+	case 1:
+		listener.TCP = address
+	case 4:
+		listener.TLSCAFile = arguments[3]
+		fallthrough
+	case 3:
+		listener.TLS, listener.TLSCertFile, listener.TLSKeyFile = address, arguments[1], arguments[2]
+	default:
+		fail("usage: ferretdb DIRECTORY [CERTIFICATE KEY [AUTHORITY]]")
 	}
 	ended, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	options := &slog.HandlerOptions{Level: slog.LevelError}
 	database, err := ferretdb.New(&ferretdb.Config{
-		Listener:  ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
+		Listener:  listener,
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, options)),
 		Handler:   "sqlite",
-		SQLiteURL: "file:" + os.Args[1] + "/",
+		SQLiteURL: "file:" + arguments[0] + "/",
 	})
 	if err != nil {
 		fail(err)

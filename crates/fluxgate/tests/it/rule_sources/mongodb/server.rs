@@ -1,9 +1,9 @@
 //! Servers with the protocol of MongoDB, and a client that writes documents.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use fluxgate_testkit::Program;
+use fluxgate_testkit::{Certificates, ClientAuth, Program};
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
 use tokio::runtime::Runtime;
@@ -19,10 +19,24 @@ pub(super) struct FerretDb {
 
 impl FerretDb {
     pub(super) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts it with TLS. Clients may have to show a certificate.
+    pub(super) fn start_with_tls(files: &Certificates, clients: ClientAuth) -> Self {
+        let mut arguments = vec![files.server_cert(), files.server_key()];
+        if clients == ClientAuth::Required {
+            arguments.push(files.ca());
+        }
+        Self::start_with(&arguments)
+    }
+
+    fn start_with(arguments: &[PathBuf]) -> Self {
         let dir = Dir::new();
         let server = fetched("FLUXGATE_FERRETDB", "ferretdb/ferretdb");
         let program = Program::start(server, |command| {
-            command.arg(dir.path("")).current_dir(dir.path(""));
+            command.arg(dir.path("")).args(arguments);
+            command.current_dir(dir.path(""));
         });
         Self {
             address: address_of(&program),
@@ -56,8 +70,9 @@ impl MongoJavaServer {
 /// Returns the address that a server prints once it listens.
 fn address_of(program: &Program) -> SocketAddr {
     program.wait_for_line("the address of the server", |line| {
-        let address = line.strip_prefix("listening: mongodb://")?;
-        address.trim_end_matches('/').parse().ok()
+        let url = line.strip_prefix("listening: mongodb://")?;
+        let (address, _) = url.split_once('/')?;
+        address.parse().ok()
     })
 }
 
@@ -73,12 +88,15 @@ impl RuleWriter {
     }
 
     pub(super) fn of_collection(address: SocketAddr, database: &str, collection: &str) -> Self {
+        Self::by_url(&format!("mongodb://{address}"), database, collection)
+    }
+
+    pub(super) fn by_url(url: &str, database: &str, collection: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let url = format!("mongodb://{address}");
         let client = runtime.block_on(Client::with_uri_str(url)).unwrap();
         let rules = client.database(database).collection(collection);
         Self { runtime, rules }

@@ -1,11 +1,15 @@
 //! Change streams: changes are seen at once where the server announces them.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fluxgate_testkit::{FaultProxy, Mode, Stopwatch, wait_until};
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 
 use super::document;
+use super::message_proxy::{MessageProxy, refusal};
 use super::server::{FerretDb, MongoJavaServer, RuleWriter};
 use crate::service::{Service, limit};
 
@@ -61,18 +65,45 @@ fn changes_are_announced() {
 }
 
 #[test]
-fn a_server_without_change_streams_is_polled() {
+fn a_server_that_does_not_implement_change_streams_is_polled() {
     let server = FerretDb::start();
+    expect_polling(&server, server.address, 238);
+}
+
+/// A server of MongoDB that is no member of a replica set.
+#[test]
+fn a_standalone_server_is_polled() {
+    let server = FerretDb::start();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let proxy = MessageProxy::start(server.address, {
+        let asked = Arc::clone(&asked);
+        move || {
+            let asked = Arc::clone(&asked);
+            move |command: &Document| {
+                let stage = command.get_array("pipeline").ok()?.first()?.as_document()?;
+                stage.contains_key("$changeStream").then(|| {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    let why = "The $changeStream stage is only supported on replica sets";
+                    refusal(40573, "Location40573", why)
+                })
+            }
+        }
+    });
+    expect_polling(&server, proxy.address, 40573);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+/// Starts a service that reads the rules of `server` at `address`. It must find out, and log once,
+/// that changes are not announced there.
+fn expect_polling(server: &FerretDb, address: SocketAddr, code: i32) {
     let writer = RuleWriter::connect(server.address);
     writer.insert([with_capacity(10)]);
-    let config = format!(
-        "rules_from: {{ mongodb: {{ url: 'mongodb://{}' }}, poll: 100ms }}\n",
-        server.address
-    );
+    let config =
+        format!("rules_from: {{ mongodb: {{ url: 'mongodb://{address}' }}, poll: 100ms }}\n");
     let service = Service::start(&[], &config);
     wait_for_limit(&service, 10);
     let line = service.wait_for_log(POLLED);
-    assert_eq!(line["code"], 238, "{line}");
+    assert_eq!(line["code"], code, "{line}");
     assert_eq!(line["level"], "INFO", "{line}");
     for capacity in [20, 30] {
         writer.upsert(&with_capacity(capacity));
