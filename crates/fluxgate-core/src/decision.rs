@@ -74,8 +74,8 @@ pub struct Decision {
     hold: Option<DecisionHold>,
     /// The units left in each enforced band, if the request has a hold.
     levels: Vec<(BandRef, u64, Micros)>,
-    /// The use of each enforced band that is reported, if a rule reports any.
-    uses: Vec<RecordedUse>,
+    /// The use of each enforced band of the rules that report it. Two need no allocation.
+    uses: SmallVec<[RecordedUse; 2]>,
     wait: WaitStatus,
     /// Whether the request passes by itself, but was not charged, because another one of the same
     /// call is denied.
@@ -410,7 +410,7 @@ impl Decision {
             violated: SmallVec::new(),
             hold: None,
             levels: Vec::new(),
-            uses: Vec::new(),
+            uses: SmallVec::new(),
             wait: WaitStatus::None,
             is_uncharged: false,
         }
@@ -421,7 +421,7 @@ impl Decision {
     /// not the use of the limit, and each instance would report them by itself.
     pub(crate) fn into_fallback(mut self) -> Self {
         self.outcome = Outcome::Fallback;
-        self.uses = Vec::new();
+        self.uses = SmallVec::new();
         self
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct AppliedRule {
     pub(crate) bands: Range<u32>,
     /// The units that the request asks for.
     pub(crate) cost: u64,
+    /// Whether the decision reports the use of its bands.
+    pub(crate) reports_use: bool,
     group: Group,
     /// The bytes of its subject.
     subject: Range<usize>,
@@ -178,6 +180,7 @@ impl Plan {
             rule: index as u32,
             bands: identity.bands.clone(),
             cost: cost.unwrap_or_else(|| rule.cost.cost_of(&RequestContext::default())),
+            reports_use: !rule.notify().is_empty(),
             group: match identity.mode {
                 RuleMode::Enforce => Group::ENFORCED,
                 RuleMode::Shadow => Group::shadow(0),
@@ -384,10 +387,12 @@ impl Plan {
         let charges_always = is_enforced && !bands.is_empty() && rule.charges_always();
         self.charges_always |= charges_always;
         self.takes_slots |= rule.takes_slots();
-        self.reports_uses |= is_enforced && !rule.notify().is_empty();
+        let reports_use = is_enforced && !rule.notify().is_empty();
+        self.reports_uses |= reports_use;
         self.applied.push(AppliedRule {
             rule: index,
             bands,
+            reports_use,
             // The units of a request that is decided again are among those that the band counts.
             // With them it passes as long as the band does not owe: with a cost of nothing.
             cost: if charges_always && context.is_decided_again {

@@ -63,26 +63,31 @@ impl Decision {
         })
     }
 
-    /// Keeps the use of the enforced bands. `verdicts` begins with theirs.
+    /// Keeps the use of the enforced bands that report it. `verdicts` begins with those of all
+    /// enforced bands.
     #[cold]
     pub(super) fn add_uses(&mut self, plan: &Plan, applied: &[AppliedRule], verdicts: &[Verdict]) {
         let is_charged = self.allowed && plan.takes();
         let enforced = applied.iter().filter(|applied| !applied.is_shadow());
         let bands = enforced.flat_map(|applied| {
-            let (rule, cost) = (applied.rule, applied.cost);
-            let bands = applied.bands.clone().map(Some);
-            bands.map(move |band| (BandRef { rule, band }, cost))
+            let bands = applied.bands.clone();
+            bands.map(move |band| (applied, band))
         });
-        let uses = bands
-            .zip(verdicts)
-            .map(|((band, cost), verdict)| RecordedUse {
-                band,
+        let reported = { bands.zip(verdicts) }.filter(|((applied, _), _)| applied.reports_use);
+        let uses = reported.map(|((applied, band), verdict)| {
+            let (rule, cost) = (applied.rule, applied.cost);
+            RecordedUse {
+                band: BandRef {
+                    rule,
+                    band: Some(band),
+                },
                 at: verdict.at,
                 remaining: verdict.remaining,
                 reset_after: verdict.reset_after,
                 charged: is_charged.then_some(cost),
                 is_delayed: verdict.delay > Micros::ZERO,
-            });
+            }
+        });
         self.uses = uses.collect();
     }
 

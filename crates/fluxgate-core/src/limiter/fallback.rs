@@ -27,6 +27,10 @@ pub(super) struct Fallback {
 }
 
 /// The decision after the store failed.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is used up at once, and a decision without the store must not allocate for it"
+)]
 pub(crate) enum FallbackDecision {
     /// The same for every request.
     Fixed(Decision),

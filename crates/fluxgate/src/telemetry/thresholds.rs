@@ -447,7 +447,11 @@ mod tests {
 
     impl Gate {
         fn new(fields: &str) -> Self {
-            let rule = format!("{{ id: r, scope: per_user, {fields}, notify: [80%, 100%] }}");
+            Self::without_notify(&format!("{fields}, notify: [80%, 100%]"))
+        }
+
+        fn without_notify(fields: &str) -> Self {
+            let rule = format!("{{ id: r, scope: per_user, {fields} }}");
             let rules = format!("rule_sets: {{ s: {{ rules: [ {rule} ] }} }}");
             let clock = ManualClock::new(Timestamp::from_micros(1_700_000_000_000_000).unwrap());
             let store = MemoryStore::with_clock(clock.clone());
@@ -589,6 +593,33 @@ mod tests {
         assert_eq!(gate.due().len(), MAX_FOUND);
         assert_eq!(gate.spend("late", 1), [reached("80%", Duration::ZERO)]);
         assert_eq!(gate.spend("late", 0), []);
+    }
+
+    #[test]
+    fn a_decision_that_crosses_nothing_allocates_nothing_more() {
+        let bands = "algorithm: fixed_window, \
+                     bands: [ { capacity: 1000, window: 1h }, { capacity: 9000, window: 1d } ]";
+        let allocations = |gate: &Gate| {
+            let context = RequestContext::builder().user("ann").build();
+            let identity = |set: &RuleSet, rule: &ActiveRule| set.identity_of(rule, &context);
+            let decide = || {
+                let decision = gate.limiter.check_sync("s", &context);
+                assert!(decision.allowed());
+                gate.thresholds.record(identity, &decision, gate.now());
+            };
+            // What is created once.
+            (0..3).for_each(|_| decide());
+            allocation_counter::measure(|| (0..10).for_each(|_| decide())).count_total
+        };
+        let (plain, notifying) = (Gate::without_notify(bands), Gate::new(bands));
+        let least = allocations(&plain);
+        assert_eq!(allocations(&notifying), least);
+        // Another identity is above.
+        assert_eq!(notifying.spend("bob", 900).len(), 1);
+        assert_eq!(allocations(&notifying), least);
+        // It is itself, and was so before.
+        assert_eq!(notifying.spend("ann", 800).len(), 1);
+        assert_eq!(allocations(&notifying), least);
     }
 
     #[test]

@@ -65,24 +65,26 @@ async fn only_a_key_that_is_used_often_gets_a_lease() {
 }
 
 #[tokio::test]
-async fn a_local_decision_allocates_nothing() {
-    let server = RedisServer::start();
-    let limiter = instance(
-        &server,
-        &leased("share: 50%, for: 10s", "fixed_window", LONG),
-    );
-    assert_eq!(take(&limiter, 40).await, 40);
-    let before = limiter.store().lease_counts().allowed;
-    let context = user("ann");
-    let allocated = allocation_counter::measure(|| {
-        for _ in 0..10 {
-            let decision = pin!(limiter.check("api", &context));
-            let decision = decision.poll(&mut Context::from_waker(Waker::noop()));
-            assert!(matches!(decision, Poll::Ready(decision) if decision.allowed()));
-        }
-    });
-    assert_eq!(limiter.store().lease_counts().allowed, before + 10);
-    assert_eq!(allocated.count_total, 0);
+async fn a_local_decision_allocates_nothing_whether_its_rule_notifies_or_not() {
+    for bands in [LONG.to_owned(), format!("{LONG} ], notify: [ 80%, 100% ")] {
+        let server = RedisServer::start();
+        let limiter = instance(
+            &server,
+            &leased("share: 50%, for: 10s", "fixed_window", &bands),
+        );
+        assert_eq!(take(&limiter, 40).await, 40);
+        let before = limiter.store().lease_counts().allowed;
+        let context = user("ann");
+        let allocated = allocation_counter::measure(|| {
+            for _ in 0..10 {
+                let decision = pin!(limiter.check("api", &context));
+                let decision = decision.poll(&mut Context::from_waker(Waker::noop()));
+                assert!(matches!(decision, Poll::Ready(decision) if decision.allowed()));
+            }
+        });
+        assert_eq!(limiter.store().lease_counts().allowed, before + 10);
+        assert_eq!(allocated.count_total, 0, "{bands}");
+    }
 }
 
 #[tokio::test]
