@@ -3,9 +3,9 @@
 local key, all, dropped, rows = KEYS[1], redis.call('HGETALL', KEYS[1]), 0, {}
 for i = 1, #all, 2 do
   if all[i] == 'dropped' then
-    dropped = dropped + tonumber(all[i + 1])
+    dropped = dropped + (tonumber(all[i + 1]) or 0)
   elseif string.sub(all[i], 1, 1) == '=' then
-    dropped = dropped + tonumber(string.match(all[i + 1], '^%d+'))
+    dropped = dropped + (tonumber(string.match(all[i + 1], '^%d+')) or 0)
     rows[#rows + 1] = all[i]
   end
 end

@@ -5,9 +5,14 @@
 -- the writer: a batch that was added before is not added again.
 local key, guard, batch, ttl = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local most, dropped = tonumber(ARGV[4]), tonumber(ARGV[5])
-local rows = tonumber(redis.call('HGET', key, 'rows') or '0')
-local dropped_before = tonumber(redis.call('HGET', key, 'dropped') or '0')
-if tonumber(redis.call('HGET', key, guard) or '0') >= tonumber(batch) then
+
+-- What is no number was written by another program.
+local function number(field)
+  return tonumber(redis.call('HGET', key, field) or '0') or 0
+end
+
+local rows, dropped_before = number('rows'), number('dropped')
+if number(guard) >= tonumber(batch) then
   return { rows, dropped_before }
 end
 redis.call('HSET', key, guard, batch)
@@ -22,8 +27,11 @@ for i = 6, #ARGV, 5 do
   local field, text = ARGV[i], ARGV[i + 4]
   local count, first, last = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local known = redis.call('HGET', key, field)
-  if known then
-    local c, f, l, older = string.match(known, '^(%d+) (%d+) (%d+) (.*)$')
+  local c, f, l, older = string.match(known or '', '^(%d+) (%d+) (%d+) (.*)$')
+  if known and not c then
+    -- Another program has written it.
+    write(field, count, first, last, text)
+  elseif known then
     if tonumber(l) > last then
       text = older
     end
@@ -40,7 +48,7 @@ if #new > 0 then
   local known, all = {}, redis.call('HGETALL', key)
   for i = 1, #all, 2 do
     if string.sub(all[i], 1, 1) == '=' then
-      known[#known + 1] = { all[i], tonumber(string.match(all[i + 1], '^%d+')) }
+      known[#known + 1] = { all[i], tonumber(string.match(all[i + 1], '^%d+') or 0) }
     end
   end
   table.sort(known, function(a, b) return a[2] < b[2] end)

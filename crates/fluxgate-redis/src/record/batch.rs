@@ -27,6 +27,8 @@ pub(super) struct Call {
     arguments: Vec<String>,
     /// For rows of denials, the index and the member that has their number.
     pub(super) indexed: Option<(u64, String)>,
+    /// The decisions that the record lacks without this call.
+    pub(super) decisions: u64,
 }
 
 impl Call {
@@ -63,6 +65,8 @@ pub struct RecordBatch {
     /// What is left to be sent; `None` before the first time.
     calls: Option<Vec<Call>>,
     confirmed: Vec<ConfirmedBlock>,
+    /// The decisions whose keys another program has taken.
+    lost: u64,
 }
 
 /// What the server has of a minute and a rule.
@@ -88,6 +92,7 @@ impl RecordBatch {
             dropped: BTreeMap::new(),
             calls: None,
             confirmed: Vec::new(),
+            lost: 0,
         }
     }
 
@@ -143,6 +148,7 @@ impl RecordBatch {
             arguments.push(row.text.clone());
         }
         let (hour, member) = (minute / 60, member_of(minute, rule));
+        let denials = { rows.iter() }.fold(dropped, |sum, row| sum.saturating_add(row.count));
         // Readers find the rows by the index; how many there are is written with the next batch.
         let known = self.rows.entry(hour).or_default();
         known.entry(member.clone()).or_insert(rows.len() as u64);
@@ -151,6 +157,7 @@ impl RecordBatch {
             key: self.keys.denials(minute, rule),
             arguments,
             indexed: Some((hour, member)),
+            decisions: denials,
         });
     }
 
@@ -176,6 +183,16 @@ impl RecordBatch {
     pub fn confirmed_dropped(&self) -> impl Iterator<Item = (DenialBlock, u64)> {
         let dropped = self.confirmed.iter().filter(|block| block.dropped > 0);
         dropped.filter_map(|block| Some((DenialBlock::parse(&block.member)?, block.dropped)))
+    }
+
+    /// Returns the decisions that are lost since the last time, because another program has taken the
+    /// keys where they belong.
+    pub fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
+    pub(super) fn add_lost(&mut self, decisions: u64) {
+        self.lost = self.lost.saturating_add(decisions);
     }
 
     pub(super) fn calls(&mut self) -> &[Call] {
@@ -210,14 +227,20 @@ impl RecordBatch {
                 self.number.to_string(),
                 millis(keep),
             ];
+            let mut decisions = 0_u64;
             for (field, count) in counts {
                 arguments.extend([field, count.to_string()]);
+                // Seconds are kept for a short time, and minutes have the same.
+                if step == Step::Minute {
+                    decisions = decisions.saturating_add(count);
+                }
             }
             calls.push(Call {
                 script: &scripts::COUNTS,
                 key: self.keys.counts(step, block, &rule),
                 arguments,
                 indexed: None,
+                decisions,
             });
         }
         calls.append(&mut self.denials);
@@ -246,6 +269,7 @@ pub(super) fn drop_call(keys: &RecordKeys, minute: u64, rule: &RecordedRule) -> 
         key: keys.denials(minute, rule),
         arguments: Vec::new(),
         indexed: Some((minute / 60, member_of(minute, rule))),
+        decisions: 0,
     }
 }
 
@@ -264,6 +288,7 @@ pub(super) fn index_call(
         key,
         arguments,
         indexed: None,
+        decisions: 0,
     }
 }
 
@@ -293,6 +318,7 @@ pub(super) fn change_call(
             MAX_CHANGES.to_string(),
         ],
         indexed: None,
+        decisions: 0,
     }
 }
 

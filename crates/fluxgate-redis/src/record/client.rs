@@ -12,6 +12,7 @@ use super::batch::{Call, ConfirmedBlock, RecordBatch, change_call};
 use super::entries::RecordedChange;
 use super::keys::RecordKeys;
 use crate::error::{is_missing_script, unexpected};
+use crate::reason;
 use crate::servers::Servers;
 
 /// The time for a batch, or for one part of a read.
@@ -51,21 +52,28 @@ impl Record {
 
     /// Sends what the server has not yet confirmed of a batch, in one pipeline for each server.
     /// After an error, some of it is left, and the batch can be sent again: the server adds nothing
-    /// twice.
+    /// twice. What belongs to a key that another program has taken is given up, and counted
+    /// ([`RecordBatch::take_lost`]).
     pub async fn send(&self, batch: &mut RecordBatch) -> Result<(), StoreError> {
         let calls: Vec<_> = batch.calls().iter().collect();
         let replies = self.run(&calls).await;
-        let mut failure = None;
-        let (mut left, mut confirmed) = (Vec::new(), Vec::new());
+        let mut failure: Option<StoreError> = None;
+        let (mut left, mut confirmed, mut lost) = (Vec::new(), Vec::new(), 0_u64);
         for (call, reply) in batch.take_calls().into_iter().zip(replies) {
             match reply {
                 Ok(reply) => confirmed.extend(confirmed_block(&call, reply)),
                 Err(error) => {
+                    // What is never accepted must not hold up what comes after it.
+                    if error.reason == reason::BAD_TYPES {
+                        lost = lost.saturating_add(call.decisions);
+                    } else {
+                        left.push(call);
+                    }
                     failure.get_or_insert(error);
-                    left.push(call);
                 }
             }
         }
+        batch.add_lost(lost);
         batch.set_calls(left);
         batch.add_confirmed(confirmed);
         failure.map_or(Ok(()), Err)

@@ -172,6 +172,47 @@ async fn a_full_server_gets_the_batch_later() {
 }
 
 #[tokio::test]
+async fn a_key_that_another_program_has_taken_holds_up_nothing_else() {
+    let server = RedisServer::start();
+    let record = record(server.url());
+    let fill = |batch: &mut RecordBatch| {
+        batch.add_count(Step::Minute, MINUTE, &rule("a"), Outcome::Denied, 7);
+        batch.add_count(Step::Minute, MINUTE, &rule("b"), Outcome::Allowed, 5);
+        batch.add_denials(MINUTE, &rule("a"), &[row("ann", 3, 1)], 4);
+    };
+    send(&record, fill).await;
+    let mut cli = server.cli();
+    let taken = ["*:m:*:api/a", "*:d:*:api/a"].map(|pattern| cli.keys(pattern).remove(0));
+    for key in &taken {
+        cli.command(&["DEL", key]);
+        cli.command(&["LPUSH", key, "x"]);
+    }
+    let mut batch = record.new_batch();
+    fill(&mut batch);
+    let refused = record.send(&mut batch).await.unwrap_err();
+    assert_eq!(refused.reason.name(), "bad_types");
+    assert!(batch.is_done());
+    assert_eq!((batch.take_lost(), batch.take_lost()), (14, 0));
+    let rules = [rule("b")];
+    let counts = record.counts(Step::Minute, MINUTE, MINUTE + 1, &rules);
+    assert_eq!(counts.await.unwrap()[0].count, 10);
+    // What another program has written into a hash is replaced, or left out.
+    for key in &taken {
+        cli.command(&["DEL", key]);
+        for field in ["0d", "=ann", "dropped", "rows"] {
+            cli.command(&["HSET", key, field, "x"]);
+        }
+    }
+    send(&record, |batch| {
+        batch.add_count(Step::Minute, MINUTE, &rule("a"), Outcome::Denied, 7);
+        batch.add_denials(MINUTE, &rule("a"), &[row("ann", 3, 1)], 4);
+    })
+    .await;
+    let found = sum(&record, Step::Minute, MINUTE, MINUTE + 1).await;
+    assert_eq!(found[0], ("a".to_owned(), "denied", 7));
+}
+
+#[tokio::test]
 async fn rows_of_an_identity_are_merged() {
     let server = RedisServer::start();
     let (one, other) = (record(server.url()), record(server.url()));

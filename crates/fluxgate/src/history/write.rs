@@ -101,7 +101,9 @@ impl History {
             }
         });
         let sent = sent.await;
-        self.engine.telemetry().history().add_write(sent.is_ok());
+        let counters = self.engine.telemetry().history();
+        counters.add_write(sent.is_ok());
+        counters.add_lost_counts(sending.take_lost());
         sent
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct WriterState {
     unconfirmed: Option<RecordBatch>,
     /// The last batch that was confirmed.
     last: Option<RecordBatch>,
+    /// The decisions that the server never accepts.
+    lost: u64,
 }
 
 impl Writer {
@@ -39,7 +41,9 @@ impl Writer {
         let Some(batch) = &mut state.unconfirmed else {
             return Ok(());
         };
-        self.record.send(batch).await?;
+        let sent = self.record.send(batch).await;
+        state.lost = state.lost.saturating_add(batch.take_lost());
+        sent?;
         state.last = state.unconfirmed.take();
         Ok(())
     }
@@ -69,6 +73,11 @@ impl WriterState {
     pub(super) fn confirmed_dropped(&self) -> Vec<(DenialBlock, u64)> {
         let batches = self.last.iter().chain(&self.unconfirmed);
         batches.flat_map(RecordBatch::confirmed_dropped).collect()
+    }
+
+    /// Returns how many decisions are lost since the last time.
+    pub(super) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
     }
 
     /// Returns whether the index lacks what the server has reported.
