@@ -8,18 +8,35 @@ use fluxgate_core::limit::{MAX_LOG_UNITS, MAX_UNITS};
 use fluxgate_core::store::{Checks, Group, Mode, Retry, Subject, Verdict};
 use fluxgate_core::{Algorithm, Band, Limit};
 
+use crate::EventId;
 use crate::codec::{Answer, parse_reply};
 
 /// A function that takes any bytes.
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const ALL: [(&str, Target); 1] = [("script_reply", script_reply)];
+pub const ALL: [(&str, Target); 2] = [
+    ("record_fields", record_fields),
+    ("script_reply", script_reply),
+];
 
 const SUBJECT: Subject<'static> = Subject {
     rule: RuleNumber::NONE,
     bytes: b"somebody",
 };
+
+/// Reads lines as fields of the record of what happened, which other instances have written. What is
+/// read must be read again as it is written.
+pub fn record_fields(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for line in text.split('\n') {
+        crate::record::fuzz::field(line);
+        if let Ok(id) = line.parse::<EventId>() {
+            assert_eq!(id.to_string().parse(), Ok(id));
+            assert!(id.next() > id || id.ms == u64::MAX);
+        }
+    }
+}
 
 /// Parses the script's reply. It must be the answer to one number of requests only, and no
 /// verdict may report more units than the capacity.

@@ -18,6 +18,8 @@
 mod batch;
 mod client;
 mod entries;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod keys;
 mod read;
 mod scripts;

@@ -5,12 +5,14 @@ mod api;
 mod config;
 mod forwarded;
 mod paths;
+mod record_rows;
 mod rules;
 
 pub use self::api::check as api;
 pub use self::config::check as config;
 pub use self::forwarded::check as forwarded;
 pub use self::paths::check as paths;
+pub use self::record_rows::check as record_rows;
 pub use self::rules::check as rules;
 pub use crate::grpc::fuzz::envoy;
 pub use crate::resp::fuzz::resp;
@@ -20,7 +22,7 @@ pub use fluxgate_gateway::fuzz::{chunks, response as gateway_answer};
 pub type FuzzFn = fn(&[u8]);
 
 /// All targets, by name.
-pub const ALL: [(&str, FuzzFn); 10] = [
+pub const ALL: [(&str, FuzzFn); 11] = [
     ("api", api),
     ("chunks", chunks),
     ("config", config),
@@ -29,6 +31,7 @@ pub const ALL: [(&str, FuzzFn); 10] = [
     ("gateway_answer", gateway_answer),
     ("gateway_request", gateway_request),
     ("paths", paths),
+    ("record_rows", record_rows),
     ("resp", resp),
     ("rules", rules),
 ];

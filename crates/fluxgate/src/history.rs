@@ -12,6 +12,8 @@ mod denial_query;
 mod denials;
 mod denied_id;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod kept_changes;
 mod query;
 mod write;

@@ -122,13 +122,14 @@ impl Record {
                 if let Some(block) = DenialBlock::parse(&member) {
                     let minute = by_minute.entry(block.minute).or_default();
                     minute.push(block.rule);
-                    *rows_of.entry(block.minute).or_default() += rows;
+                    let known = rows_of.entry(block.minute).or_default();
+                    *known = known.saturating_add(rows);
                 }
             }
             let mut calls = Vec::new();
             for (minute, blocks) in by_minute.into_iter().rev() {
                 let rows = rows_of.get(&minute).copied().unwrap_or_default();
-                sum += rows;
+                sum = rows.saturating_add(sum);
                 if sum > most && rows > 0 {
                     let dropped = blocks
                         .iter()
@@ -177,7 +178,8 @@ impl Record {
     }
 }
 
-fn parse_change(entry: &str) -> Option<RecordedChange> {
+/// Reads an entry of the list of changes.
+pub(super) fn parse_change(entry: &str) -> Option<RecordedChange> {
     let mut parts = entry.splitn(4, '\t');
     Some(RecordedChange {
         at_ms: parts.next()?.parse().ok()?,
@@ -187,7 +189,8 @@ fn parse_change(entry: &str) -> Option<RecordedChange> {
     })
 }
 
-fn parse_row(id: &str, value: &str) -> Option<RecordedDenial> {
+/// Reads a row of denials.
+pub(super) fn parse_row(id: &str, value: &str) -> Option<RecordedDenial> {
     let mut parts = value.splitn(4, ' ');
     let mut number = || parts.next()?.parse().ok();
     Some(RecordedDenial {

@@ -200,7 +200,7 @@ impl Listed {
         let count = match outcome.map(|outcome| outcomes[outcome as usize]) {
             Some(0) => return None,
             // Those before it was listed may have had it, too.
-            Some(count) => count + error,
+            Some(count) => count.saturating_add(error),
             None => entry.count,
         };
         let target = match (&handle, &own) {

@@ -88,7 +88,7 @@ impl Webhook {
         }
         let (mut webhooks, mut shown) = (Vec::<Self>::new(), Vec::new());
         for node in nodes {
-            let (webhook, entry) = Self::read(node, root.faults);
+            let (webhook, entry) = Self::read(node, &webhooks, root.faults);
             shown.push(entry);
             let Some(webhook) = webhook else { continue };
             // The queue of a webhook is found by its address.
@@ -104,7 +104,7 @@ impl Webhook {
         webhooks
     }
 
-    fn read(node: &Node, faults: &mut Faults) -> (Option<Self>, Node) {
+    fn read(node: &Node, known: &[Self], faults: &mut Faults) -> (Option<Self>, Node) {
         const FIELDS: &[&str] = &["url", "secret_file", "kinds", "ca"];
         let mut section = Section::read(node, "a webhook", FIELDS, faults);
         let url = section.get("url").and_then(|node| {
@@ -119,7 +119,7 @@ impl Webhook {
         });
         section.show(
             "url",
-            url.as_ref().map(|url| tree::text(url.without_query())),
+            url.as_ref().map(|url| tree::text(shown_url(url, known))),
         );
         let secret_file = section.path("secret_file");
         let ca = section.path("ca");
@@ -141,6 +141,17 @@ impl Webhook {
             ca,
         });
         (webhook, section.into_node())
+    }
+}
+
+/// Returns a URL without its query. If another webhook is shown alike, the placeholder has a number: the
+/// shown config is valid, too.
+fn shown_url(url: &HttpUrl, known: &[Webhook]) -> String {
+    let shown = url.without_query();
+    let is_alike = |it: &&Webhook| it.url != *url && it.url.without_query() == shown;
+    match known.iter().filter(is_alike).count() {
+        0 => shown,
+        alike => format!("{shown}{}", alike + 1),
     }
 }
 

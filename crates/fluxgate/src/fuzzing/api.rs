@@ -10,8 +10,8 @@ use fluxgate_core::RuleSets;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use tokio::runtime::Builder;
-use tokio::time::Instant;
+use tokio::runtime::{Builder, Handle};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
@@ -20,6 +20,7 @@ use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Rules, Secrets};
 use crate::engine::{Engine, Filters};
 use crate::events::Events;
+use crate::history::{History, HistorySources};
 use crate::instances::Instances;
 use crate::reload::{RuleReloader, rule_source};
 
@@ -35,6 +36,8 @@ static SETTINGS: LazyLock<(RawConfig, Config, RuleSets)> = LazyLock::new(|| {
 });
 /// The longest wait by the rules.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// More than a stream without events waits before it sends a comment.
+const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
 /// Sends requests. Every response comes in time, is not a server error, and is valid JSON if
 /// it is declared as JSON.
@@ -70,6 +73,16 @@ fn router() -> Router {
         "host",
     )
     .expect("there are no webhooks");
+    // For streams that resume.
+    events.record_wrong_tokens("192.0.2.1".into());
+    let sources = HistorySources {
+        engine: Arc::clone(&engine),
+        rule_store: None,
+        hides_identities: false,
+        runtime: Handle::current(),
+    };
+    let history = config.history.expect("the config keeps a record");
+    let history = History::new(sources, history, instances.id());
     let source = rule_source(config, raw, None, engine.store()).expect("it is a demo");
     let (_, reloader) = RuleReloader::new(Arc::clone(&events), source, Vec::new());
     let admin =
@@ -80,7 +93,7 @@ fn router() -> Router {
         admin,
         filters,
         instances,
-        None,
+        Some(history),
         events,
         CancellationToken::new(),
     );
@@ -113,8 +126,7 @@ async fn check_response(response: Response<Body>) {
     assert!(!head.status.is_server_error(), "{head:?}");
     let kind = head.headers.get(CONTENT_TYPE);
     if kind.is_some_and(|kind| kind == "text/event-stream") {
-        // It ends with the service.
-        return;
+        return check_stream(body).await;
     }
     let body = body
         .collect()
@@ -132,5 +144,21 @@ async fn check_response(response: Response<Body>) {
             "{}",
             body.escape_ascii()
         ),
+    }
+}
+
+/// Reads the beginning of a stream, which ends with the service. Its events are JSON.
+async fn check_stream(mut body: Body) {
+    for _ in 0..2 {
+        let Ok(Some(Ok(frame))) = timeout(LONGEST_SILENCE, body.frame()).await else {
+            return;
+        };
+        let data = frame.data_ref().map(|data| &data[..]).unwrap_or_default();
+        let mut lines = data.split(|byte| *byte == b'\n');
+        let is_json = |line: &[u8]| {
+            let json = line.strip_prefix(b"data: ");
+            json.is_none_or(|json| serde_json::from_slice::<serde_json::Value>(json).is_ok())
+        };
+        assert!(lines.all(is_json), "{}", data.escape_ascii());
     }
 }

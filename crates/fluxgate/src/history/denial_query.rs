@@ -292,9 +292,10 @@ impl History {
         let state = self.lock();
         for block in state.denials.blocks(from..to).filter(is_wanted) {
             let (_, count) = state.denials.block(&block);
-            *dropped.entry((block.minute, block.rule)).or_default() += count;
+            let known = dropped.entry((block.minute, block.rule)).or_default();
+            *known = known.saturating_add(count);
         }
-        Ok(dropped.values().sum())
+        Ok(dropped.values().copied().fold(0, u64::saturating_add))
     }
 }
 

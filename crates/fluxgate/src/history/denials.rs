@@ -46,14 +46,14 @@ impl RuleRows {
         by_count.select_nth_unstable(excess - 1);
         for (count, id) in by_count.drain(..excess) {
             self.rows.remove(&*id);
-            self.dropped += count;
+            self.dropped = self.dropped.saturating_add(count);
         }
         excess
     }
 }
 
 /// What a row tells of one of its requests. The names are short, because there are many rows.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DenialDetail {
     #[serde(rename = "o")]
     pub(crate) outcome: String,
@@ -106,7 +106,8 @@ impl DenialRows {
         dropped: u64,
         now: Duration,
     ) {
-        self.rule(minute, rule, now).dropped += dropped;
+        let rule = self.rule(minute, rule, now);
+        rule.dropped = rule.dropped.saturating_add(dropped);
     }
 
     fn rule(&mut self, minute: u64, rule: &RecordedRule, now: Duration) -> &mut RuleRows {
@@ -181,7 +182,8 @@ impl DenialRows {
 
 /// Adds a row to that of the same identity.
 pub(super) fn merge(known: &mut RecordedDenial, row: RecordedDenial) {
-    known.count += row.count;
+    // Other instances may have written anything.
+    known.count = known.count.saturating_add(row.count);
     known.first_ms = known.first_ms.min(row.first_ms);
     if row.last_ms >= known.last_ms {
         known.last_ms = row.last_ms;

@@ -178,9 +178,10 @@ pub(super) fn sum(own: OwnTop, others: &[SharedTop], by: TopBy, window: TopWindo
             lists.find(|list| list.window == window && list.by_denials == by_denials)
         })
         .collect();
-    let floors = others.iter().map(|it| it.floor).sum::<u64>() + own.floor;
+    // Other instances may have shared anything.
+    let floors = { others.iter() }.fold(own.floor, |sum, it| sum.saturating_add(it.floor));
     let mut fleet = FleetTop {
-        total: own.total + others.iter().map(|it| it.total).sum::<u64>(),
+        total: { others.iter() }.fold(own.total, |sum, it| sum.saturating_add(it.total)),
         error: floors,
         instances: 1 + others.len(),
         ..FleetTop::default()
@@ -214,7 +215,7 @@ pub(super) fn sum(own: OwnTop, others: &[SharedTop], by: TopBy, window: TopWindo
                 };
                 (new, 0)
             });
-            *floor += list.floor;
+            *floor = floor.saturating_add(list.floor);
             sum.count = sum.count.saturating_add(counts.count);
             sum.error = sum.error.saturating_add(counts.error);
             for (sum, count) in sum.outcomes.iter_mut().zip(counts.outcomes) {
@@ -225,8 +226,8 @@ pub(super) fn sum(own: OwnTop, others: &[SharedTop], by: TopBy, window: TopWindo
     for (mut entry, covered) in sums.into_values() {
         // The instances that do not list it may have counted it.
         let hidden = floors.saturating_sub(covered);
-        entry.count += hidden;
-        entry.error += hidden;
+        entry.count = entry.count.saturating_add(hidden);
+        entry.error = entry.error.saturating_add(hidden);
         fleet.entries.push(entry);
     }
     fleet
