@@ -115,7 +115,7 @@ pub use rule_store::{
     RuleSubscription, StoredRules, StoredSet, WriteOutcome, etag_of,
 };
 pub use store::RedisStore;
-pub use usage_record::{RuleHour, UsageRecord};
+pub use usage_record::{HourlyUnits, RuleHour, UsageBatch, UsageRecord};
 
 /// Compiles the code of the README.
 #[cfg(doctest)]

@@ -78,8 +78,8 @@ pub(crate) struct Telemetry {
     spans: Option<SpanQueue>,
     /// Whether requests are recorded.
     is_recording: bool,
-    /// Whether it is recorded who was denied.
-    keeps_denials: AtomicBool,
+    /// Whether it is recorded who was denied, and what identities were charged.
+    keeps_record: AtomicBool,
     /// Hashes identities to count them.
     fingerprinter: Fingerprinter,
 }
@@ -143,7 +143,7 @@ impl Telemetry {
             tls_failures: Sampler::new(10, 1),
             spans,
             is_recording,
-            keeps_denials: AtomicBool::new(false),
+            keeps_record: AtomicBool::new(false),
             fingerprinter: Fingerprinter::random(),
         };
         (telemetry, exporter)
@@ -333,9 +333,13 @@ impl Telemetry {
         &self.metrics.history
     }
 
-    /// Starts to record who is denied.
-    pub(crate) fn keep_denials(&self) {
-        self.keeps_denials.store(true, Ordering::Relaxed);
+    /// Starts to record who is denied, and what identities are charged.
+    pub(crate) fn keep_record(&self) {
+        self.keeps_record.store(true, Ordering::Relaxed);
+    }
+
+    fn keeps_record(&self) -> bool {
+        self.keeps_record.load(Ordering::Relaxed)
     }
 
     /// Records who was denied, by which rules.
@@ -346,6 +350,9 @@ impl Telemetry {
         decision: &Decision,
         now: Duration,
     ) {
+        if !self.keeps_record() {
+            return;
+        }
         let context = match source {
             IdentitySource::Request(context) => Some(context),
             IdentitySource::Values(..) => None,
@@ -385,7 +392,7 @@ impl Telemetry {
         context: Option<&RequestContext<'_>>,
         at: Duration,
     ) {
-        if !self.keeps_denials.load(Ordering::Relaxed) {
+        if !self.keeps_record() {
             return;
         }
         let hash = identity.map_or(0, |identity| self.fingerprinter.of(identity));
@@ -426,13 +433,15 @@ impl Telemetry {
         let Some(set) = decision.rule_set() else {
             return;
         };
+        let keeps_record = self.keeps_record();
         for (rule, denies) in decision.rules() {
             if rule.action() != RuleAction::Limit {
                 continue;
             }
             if let Some(identity) = source.identity(set, rule) {
                 let hash = self.fingerprinter.of(&identity);
-                let request = counted_request(decision, rule, denies, || source.cost(rule));
+                let units = || if keeps_record { source.cost(rule) } else { 0 };
+                let request = counted_request(decision, rule, denies, units);
                 self.metrics.shards.count(|shard| {
                     lock(&shard.top).count(now, rule.number(), &identity, hash, request);
                 });
@@ -705,7 +714,7 @@ fn counted_request(
     decision: &Decision,
     rule: &ActiveRule,
     denies: bool,
-    cost: impl Fn() -> u64,
+    units: impl Fn() -> u64,
 ) -> CountedRequest {
     let is_allowed = decision.allowed();
     let is_charged = is_allowed && !denies || rule.charges_always();
@@ -720,6 +729,6 @@ fn counted_request(
     CountedRequest {
         outcome,
         is_denied: denies && !is_allowed,
-        units: if is_charged { cost() } else { 0 },
+        units: if is_charged { units() } else { 0 },
     }
 }

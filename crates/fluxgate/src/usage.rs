@@ -2,6 +2,8 @@
 //! minute. Nothing of it is on the path of a decision.
 
 mod forecast;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod heaviest;
 mod names;
 mod shared_top;
@@ -11,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fluxgate_core::{StoreError, StoredIdentity};
-use fluxgate_redis::RuleHour;
+use fluxgate_redis::{HourlyUnits, RedisStore, RuleHour, UsageBatch};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -20,13 +22,12 @@ pub(crate) use names::RuleNames;
 pub(crate) use shared_top::{FleetEntry, FleetTop, OwnTop, TopWindow};
 
 use crate::engine::Engine;
+use crate::identities::Identities;
 use crate::instances::Instances;
 use crate::telemetry::{TopBy, is_text, unix_time};
-use heaviest::{HOUR, Heaviest, Unsent};
+use heaviest::{HOUR, Heaviest};
 use shared_top::{SharedTop, sum};
 
-/// How many identities are kept of each rule and hour.
-const IDENTITIES: usize = 1000;
 /// How often the units of the last second are taken from the counters.
 const TAKE_INTERVAL: Duration = Duration::from_secs(1);
 /// How many of these it takes until they are written to Redis.
@@ -42,8 +43,20 @@ const TOP: &str = "top";
 /// The usage that this instance has counted.
 #[derive(Debug)]
 pub(crate) struct Usage {
+    /// `None` if nothing is recorded.
+    heaviest: Option<RecordedUsage>,
+}
+
+/// The usage that is recorded.
+#[derive(Debug)]
+struct RecordedUsage {
+    /// How many identities are kept of each rule and hour.
+    most: usize,
     heaviest: Mutex<Heaviest>,
 }
+
+/// The units of identities.
+type UnitSums = HashMap<StoredIdentity, u64>;
 
 /// The units that an identity was charged within the last hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,15 +65,17 @@ pub(crate) struct HourlyUse {
     pub(crate) units: u64,
 }
 
-impl Default for Usage {
-    fn default() -> Self {
-        Self {
-            heaviest: Mutex::new(Heaviest::new(IDENTITIES)),
-        }
-    }
-}
-
 impl Usage {
+    /// Creates it. `identities` is how many are kept of each rule and hour; without it, nothing is
+    /// recorded, and instances only share their last minute.
+    pub(crate) fn new(identities: Option<usize>) -> Self {
+        let heaviest = identities.map(|most| RecordedUsage {
+            most,
+            heaviest: Mutex::new(Heaviest::new(most)),
+        });
+        Self { heaviest }
+    }
+
     /// Collects and shares until the service closes.
     pub(crate) async fn run(
         &self,
@@ -76,7 +91,9 @@ impl Usage {
                 _ = seconds.tick() => {}
                 () = closing.cancelled() => return,
             }
-            self.take(engine);
+            if let Some(recorded) = &self.heaviest {
+                recorded.take(engine);
+            }
             round = (round + 1) % WRITE_EVERY;
             if round == 0 {
                 self.write(engine, instances).await;
@@ -86,54 +103,38 @@ impl Usage {
 
     /// Writes what is not written yet, once no more decisions are made.
     pub(crate) async fn finish(&self, engine: &Engine, instances: &Instances) {
-        self.take(engine);
+        if let Some(recorded) = &self.heaviest {
+            recorded.take(engine);
+        }
         let _ = tokio::time::timeout(LAST_WRITE, self.write(engine, instances)).await;
     }
 
-    /// Returns the identities that a rule has charged most within the last hour, at most `most`.
+    /// Returns for each of some rules the identities that it has charged most within the last hour, at
+    /// most `most`. The rules are named by their sets and ids.
     pub(crate) async fn heaviest(
         &self,
         engine: &Engine,
-        rule_set: &str,
-        rule: &str,
+        rules: &[(String, String)],
         most: usize,
-    ) -> Result<Vec<HourlyUse>, StoreError> {
-        self.take(engine);
+    ) -> Result<Vec<Vec<HourlyUse>>, StoreError> {
+        let Some(recorded) = &self.heaviest else {
+            return Ok(vec![Vec::new(); rules.len()]);
+        };
+        recorded.take(engine);
         let now = unix_time();
-        let mut sums: HashMap<StoredIdentity, u64> = HashMap::new();
-        match engine.store().redis() {
-            None => {
-                let heaviest = self.lock();
-                for (identity, units) in heaviest.last_hour(rule_set, rule, now) {
-                    *sums.entry(identity.clone()).or_default() += units;
-                }
-            }
-            Some(store) => {
-                let record = store.usage_record();
-                let hour = now.as_secs() / HOUR;
-                for hour in [hour, hour.saturating_sub(1)] {
-                    let at = RuleHour {
-                        rule_set,
-                        rule,
-                        hour,
-                    };
-                    for (handle, units) in record.heaviest(at, most).await? {
-                        let units = heaviest::within_last_hour(units, hour, now);
-                        // A handle of another secret refers to nothing any more.
-                        if let Ok(target) = engine.identities().open(&handle) {
-                            *sums.entry(target.identity).or_default() += units;
-                        }
-                    }
-                }
-            }
-        }
-        let uses = sums
-            .into_iter()
-            .map(|(identity, units)| HourlyUse { identity, units });
-        let mut uses: Vec<_> = uses.filter(|it| it.units > 0).collect();
-        uses.sort_by(|a, b| (b.units, &a.identity).cmp(&(a.units, &b.identity)));
-        uses.truncate(most);
-        Ok(uses)
+        let sums = match engine.store().redis() {
+            None => recorded.sums(rules, now),
+            Some(store) => shared_sums(store, engine.identities(), rules, most, now).await?,
+        };
+        let ranked = sums.into_iter().map(|sums| {
+            let uses = sums.into_iter();
+            let uses = uses.map(|(identity, units)| HourlyUse { identity, units });
+            let mut uses: Vec<_> = uses.filter(|it| it.units > 0).collect();
+            uses.sort_by(|a, b| (b.units, &a.identity).cmp(&(a.units, &b.identity)));
+            uses.truncate(most);
+            uses
+        });
+        Ok(ranked.collect())
     }
 
     /// Adds what the other instances share to the heaviest identities of this one's last minute.
@@ -169,6 +170,103 @@ impl Usage {
         }
     }
 
+    /// Writes to Redis what is not there yet, and what the others need to know of the last minute, in one
+    /// pipeline. What cannot be written is written the next time.
+    async fn write(&self, engine: &Engine, instances: &Instances) {
+        let Some(store) = engine.store().redis() else {
+            return;
+        };
+        let (record, identities) = (store.usage_record(), engine.identities());
+        let unsent = self.heaviest.as_ref().map(|it| it.lock().unsent());
+        let unsent = unsent.unwrap_or_default();
+        let units = unsent.iter().map(|unsent| {
+            let (rule_set, rule) = (&*unsent.rule_set, &*unsent.rule);
+            let named = unsent.units.iter().filter_map(|(identity, units)| {
+                Some((identities.handle(rule_set, rule, identity)?, *units))
+            });
+            HourlyUnits {
+                at: RuleHour {
+                    rule_set,
+                    rule,
+                    hour: unsent.hour,
+                },
+                units: named.collect(),
+            }
+        });
+        let names = RuleNames::of(engine);
+        let shared = SharedTop::collect(
+            |window, by, most| {
+                let includes = |rule: _, _: &[u8]| names.knows(rule);
+                engine.telemetry().top(by, window, most, includes)
+            },
+            |rule, identity| names.handle(identities, rule, identity),
+        );
+        let batch = UsageBatch {
+            units: units.collect(),
+            most: self.heaviest.as_ref().map_or(0, |it| it.most),
+            units_ttl: KEPT_FOR,
+            kind: TOP,
+            shared: shared.write(),
+            shared_ttl: SHARED_FOR,
+        };
+        let written = record.write(instances.id(), &batch).await;
+        drop(batch);
+        if let Some(recorded) = &self.heaviest {
+            let mut heaviest = recorded.lock();
+            // Failures show up in the breaker state.
+            for (unsent, _) in unsent.iter().zip(written).filter(|(_, it)| it.is_ok()) {
+                heaviest.mark_sent(unsent);
+            }
+        }
+    }
+}
+
+/// Returns the units of the last hour that all instances have written, by rule.
+async fn shared_sums(
+    store: &RedisStore,
+    identities: &Identities,
+    rules: &[(String, String)],
+    most: usize,
+    now: Duration,
+) -> Result<Vec<UnitSums>, StoreError> {
+    let hour = now.as_secs() / HOUR;
+    let hours = rules.iter().flat_map(|(rule_set, rule)| {
+        [hour, hour.saturating_sub(1)].map(|hour| RuleHour {
+            rule_set,
+            rule,
+            hour,
+        })
+    });
+    let hours: Vec<_> = hours.collect();
+    let found = store.usage_record().heaviest(&hours, most).await?;
+    let mut sums = vec![UnitSums::new(); rules.len()];
+    for (index, (at, units)) in hours.iter().zip(found).enumerate() {
+        for (handle, units) in units {
+            let units = heaviest::within_last_hour(units, at.hour, now);
+            // A handle of another secret refers to nothing any more.
+            if let Ok(target) = identities.open(&handle) {
+                let sum = sums[index / 2].entry(target.identity).or_default();
+                *sum = sum.saturating_add(units);
+            }
+        }
+    }
+    Ok(sums)
+}
+
+impl RecordedUsage {
+    /// Returns the units of the last hour that this instance has counted, by rule.
+    fn sums(&self, rules: &[(String, String)], now: Duration) -> Vec<UnitSums> {
+        let heaviest = self.lock();
+        let of_rule = |(rule_set, rule): &(String, String)| {
+            let mut sums = UnitSums::new();
+            for (identity, units) in heaviest.last_hour(rule_set, rule, now) {
+                *sums.entry(identity.clone()).or_default() += units;
+            }
+            sums
+        };
+        rules.iter().map(of_rule).collect()
+    }
+
     /// Takes the units of the last second from the counters.
     fn take(&self, engine: &Engine) {
         let mut taken: HashMap<_, u64> = HashMap::new();
@@ -191,48 +289,6 @@ impl Usage {
             }
         }
         heaviest.trim(now);
-    }
-
-    /// Writes to Redis what is not there yet. What cannot be written is written the next time.
-    async fn write(&self, engine: &Engine, instances: &Instances) {
-        let Some(store) = engine.store().redis() else {
-            return;
-        };
-        let (record, identities) = (store.usage_record(), engine.identities());
-        let unsent = self.lock().unsent();
-        for unsent in unsent {
-            let Unsent {
-                rule_set,
-                rule,
-                hour,
-                units,
-            } = &unsent;
-            let named = units.iter().filter_map(|(identity, units)| {
-                Some((identities.handle(rule_set, rule, identity)?, *units))
-            });
-            let named: Vec<_> = named.collect();
-            let at = RuleHour {
-                rule_set,
-                rule,
-                hour: *hour,
-            };
-            let written = record.write(at, instances.id(), &named, IDENTITIES, KEPT_FOR);
-            // Failures show up in the breaker state.
-            if written.await.is_err() {
-                return;
-            }
-            self.lock().mark_sent(&unsent);
-        }
-        let names = RuleNames::of(engine);
-        let shared = SharedTop::collect(
-            |window, by, most| {
-                let includes = |rule: _, _: &[u8]| names.knows(rule);
-                engine.telemetry().top(by, window, most, includes)
-            },
-            |rule, identity| names.handle(identities, rule, identity),
-        );
-        let shared = shared.write();
-        let _ = record.share(TOP, instances.id(), &shared, SHARED_FOR).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Heaviest> {

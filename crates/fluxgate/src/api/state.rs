@@ -60,7 +60,7 @@ impl ApiState {
             write_pool: BlockingPool::default(),
             read_pool: BlockingPool::default(),
             live: LiveFeed::default(),
-            usage: Usage::default(),
+            usage: Usage::new(history.as_ref().map(|history| history.identities())),
             instances,
             history,
             events,

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use http::request::Parts;
 use serde_json::{Value, json};
 
+use super::history::history_of;
 use super::query;
 use super::response::{ApiResult, compressed_json};
 use super::state::SharedState;
@@ -71,14 +72,15 @@ struct Row {
 pub(super) async fn usage(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     let query = UsageQuery::read(head.uri.query().unwrap_or_default())?;
+    history_of(&api)?;
     let count = query.count.unwrap_or(DEFAULT_COUNT);
     let (engine, usage) = (&api.engine, &api.usage);
     let rules = wanted_rules(engine, &query)?;
     let each = (MAX_CANDIDATES / rules.len().max(1)).clamp(LEAST_OF_RULE, count.max(LEAST_OF_RULE));
+    let found = usage.heaviest(engine, &rules, each).await;
+    let found = engine.record_failure(found)?;
     let mut candidates = Vec::new();
-    for (rule_set, rule) in rules {
-        let found = usage.heaviest(engine, &rule_set, &rule, each).await;
-        let found = engine.record_failure(found)?;
+    for ((rule_set, rule), found) in rules.into_iter().zip(found) {
         candidates.extend(found.into_iter().map(|used| Candidate {
             rule_set: rule_set.clone(),
             rule: rule.clone(),

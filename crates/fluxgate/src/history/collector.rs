@@ -70,6 +70,16 @@ pub(super) enum Counts {
 }
 
 impl Counts {
+    /// Returns the rules that have counts here, each once or more.
+    pub(super) fn rules(&self) -> impl Iterator<Item = &RecordedRule> {
+        let (kept, waiting) = match self {
+            Self::Kept(counts) => (Some(counts.rules()), None),
+            Self::Waiting(counts) => (None, Some(counts.rules())),
+        };
+        let waiting = waiting.into_iter().flatten();
+        kept.into_iter().flatten().chain(waiting)
+    }
+
     pub(super) fn each(
         &self,
         step: Step,
@@ -96,7 +106,7 @@ impl History {
             hides_identities,
             runtime,
         } = sources;
-        engine.telemetry().keep_denials();
+        engine.telemetry().keep_record();
         engine.telemetry().history().enable();
         let store = engine.store().redis();
         let writer = store.map(|store| Writer::new(store.record(instance, config.keep)));
@@ -123,6 +133,11 @@ impl History {
             writer,
             runtime,
         })
+    }
+
+    /// Returns how many of the heaviest identities are kept of each rule and hour.
+    pub(crate) fn identities(&self) -> usize {
+        self.config.identities
     }
 
     /// Collects each second, for as long as the runtime runs.

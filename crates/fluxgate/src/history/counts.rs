@@ -59,6 +59,10 @@ impl KeptCounts {
         }
     }
 
+    pub(super) fn rules(&self) -> impl Iterator<Item = &RecordedRule> {
+        self.series.iter().map(|key| &key.rule)
+    }
+
     /// Forgets what is too old.
     pub(super) fn prune(&mut self, now: Duration, keep: Duration) {
         let is_kept = |step: &KeptStep, keep| now.saturating_sub(step.written) <= keep;
@@ -138,6 +142,10 @@ impl WaitingCounts {
 
     pub(super) fn len(&self) -> usize {
         self.counts.len()
+    }
+
+    pub(super) fn rules(&self) -> impl Iterator<Item = &RecordedRule> {
+        self.counts.keys().map(|(_, _, key)| &key.rule)
     }
 
     /// Moves everything to a batch.

@@ -1,6 +1,6 @@
 //! Reads counts, summed over all instances.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,6 +84,17 @@ pub(super) fn check_range(
     Ok((from, to))
 }
 
+/// Refuses to read too many values at once.
+fn check_size(rules: usize, steps: usize) -> Result<(), HistoryError> {
+    if rules as u64 * steps as u64 <= MAX_VALUES {
+        return Ok(());
+    }
+    Err(HistoryError::Request(format!(
+        "{rules} rules in {steps} steps are too much to read at once; name a rule set or a rule, or a \
+         shorter range"
+    )))
+}
+
 impl StepRange {
     fn new(from: u64, to: u64, now: u64) -> Self {
         let recent = now.saturating_sub(SECONDS_KEPT.as_millis() as u64);
@@ -133,25 +144,26 @@ impl History {
                     Some(values) => values,
                     None => all.entry(key.clone()).or_insert_with(|| vec![0; length]),
                 };
-                values[(at - from) as usize] += count;
+                let value = &mut values[(at - from) as usize];
+                // Other instances may have written anything.
+                *value = value.saturating_add(count);
             }
         };
         match &self.writer {
-            None => self.lock().counts.each(step, from..to, add),
+            None => {
+                let state = self.lock();
+                let includes = |rule: &&RecordedRule| query.includes(rule);
+                let rules: HashSet<_> = state.counts.rules().filter(includes).collect();
+                check_size(rules.len(), length)?;
+                state.counts.each(step, from..to, add);
+            }
             Some(writer) => {
                 // What is on its way is either in Redis or here.
                 let mut sending = writer.lock().await;
                 writer.confirm(&mut sending).await?;
                 let mut rules = writer.record.rules().await?;
                 rules.retain(|rule| query.includes(rule));
-                if rules.len() as u64 * (to - from) > MAX_VALUES {
-                    let message = format!(
-                        "{} rules in {length} steps are too much to read at once; name a rule set or \
-                         a rule, or a shorter range",
-                        rules.len()
-                    );
-                    return Err(HistoryError::Request(message));
-                }
+                check_size(rules.len(), length)?;
                 for count in writer.record.counts(step, from, to, &rules).await? {
                     let (rule, outcome) = (count.rule, count.outcome);
                     add(&SeriesKey { rule, outcome }, count.at, count.count);
@@ -200,6 +212,13 @@ mod tests {
             let millis = 1000 * step.seconds();
             assert!(range.from * millis <= from && NOW < range.to * millis);
         }
+    }
+
+    #[test]
+    fn a_read_is_bounded() {
+        assert!(check_size(500, 10_000).is_ok());
+        let refused = check_size(501, 10_000).unwrap_err().to_string();
+        assert!(refused.starts_with("501 rules in 10000 steps"), "{refused}");
     }
 
     #[test]

@@ -163,20 +163,43 @@ fn a_bad_query_is_refused_with_the_reason() {
 }
 
 #[test]
-fn history_needs_a_viewer_and_can_be_off() {
-    let off = Service::start(&[], &format!("history: false\n{RULES}"));
-    check(&off, &json!({ "user": "root" }));
-    for path in ["history", "denials"] {
-        let answer = off.http().get(&format!("/v1/{path}"));
-        assert_eq!(answer.status, 404, "{answer:?}");
-        assert!(answer.body.contains("`history` is false"), "{answer:?}");
+fn without_history_nothing_is_recorded() {
+    let server = RedisServer::start();
+    let off = format!("history: false\n{RULES}");
+    for config in [off.clone(), on_redis(&server, &off)] {
+        let service = Service::start(&[], &config);
+        decide_all(&service);
+        for path in ["history", "denials", "usage", "usage?rule_set=api&rule=all"] {
+            let answer = service.http().get(&format!("/v1/{path}"));
+            assert_eq!(answer.status, 404, "{answer:?}");
+            assert!(answer.body.contains("`history` is false"), "{answer:?}");
+        }
+        let metrics = service.http().get("/metrics").body;
+        assert!(
+            metrics.contains("fluxgate_rule_decisions_total{"),
+            "{metrics}"
+        );
+        assert!(!metrics.contains("fluxgate_history_"), "{metrics}");
+        // The last minute and the events are no part of it.
+        let top = get(&service, "/v1/top?by=requests&rule=per-user");
+        assert_eq!(top["entries"][0]["identity"], "user=ann");
+        get(&service, "/v1/events");
+        if !config.contains("redis") {
+            continue;
+        }
+        // Written with what else there would be.
+        let mut cli = server.cli();
+        wait_until("the last minute is shared", || {
+            !cli.keys("*:shared:top:*").is_empty()
+        });
+        for pattern in ["*:history:*", "*:usage:*"] {
+            assert_eq!(cli.keys(pattern), Vec::<String>::new());
+        }
     }
-    let metrics = off.http().get("/metrics").body;
-    assert!(
-        metrics.contains("fluxgate_rule_decisions_total{"),
-        "{metrics}"
-    );
-    assert!(!metrics.contains("fluxgate_history_"), "{metrics}");
+}
+
+#[test]
+fn history_needs_a_viewer() {
     let dir = Dir::new();
     // The hash of `secret`.
     let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
@@ -186,7 +209,7 @@ fn history_needs_a_viewer_and_can_be_off() {
         &[],
         &format!("admin: {{ tokens_file: tokens }}\n{RULES}"),
     );
-    for path in ["history", "denials"] {
+    for path in ["history", "denials", "usage"] {
         let path = format!("/v1/{path}");
         assert_eq!(service.http().get(&path).status, 401);
         let token = [("Authorization", "Bearer secret")];
