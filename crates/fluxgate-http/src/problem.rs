@@ -171,6 +171,11 @@ impl Problem {
         &self.detail
     }
 
+    /// Returns the errors in the document that the client sent.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
     /// Appends the body of the response.
     pub fn write(&self, out: &mut Vec<u8>) {
         let title = self.status.canonical_reason().unwrap_or("Error");

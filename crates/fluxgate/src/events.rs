@@ -12,6 +12,7 @@ mod told_shares;
 mod viewer;
 mod webhook;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -43,8 +44,10 @@ use webhook::WebhookSender;
 
 /// How many events `GET /v1/events` returns.
 const MAX_LISTED: usize = 1_000;
-/// How many changes of rules the text of an event names.
+/// How many changes of rules, or faults, the text of an event names.
 const MAX_CHANGES: usize = 5;
+/// How many bytes of what callers and sources have written an event has at most.
+const MAX_DETAILS: usize = 1_000;
 
 /// The events of the fleet.
 #[derive(Debug)]
@@ -191,11 +194,7 @@ impl Events {
     /// Records that new rules of the source were refused, and why. All instances do, and one of
     /// them tells it.
     pub(crate) fn record_refused_rules(&self, faults: &[String]) {
-        let mut details = faults.iter().take(MAX_CHANGES).cloned().collect::<Vec<_>>();
-        if faults.len() > MAX_CHANGES {
-            details.push(format!("{} more faults", faults.len() - MAX_CHANGES));
-        }
-        let details = details.join("; ");
+        let details = list_of_faults(faults);
         let revision = self.engine.revision();
         // The same faults are news again once other rules are active.
         let value = format!("{revision} {details}");
@@ -223,10 +222,10 @@ impl Events {
         let revision = Some(self.engine.revision()).filter(|it| !it.is_empty());
         self.record(&Happening::Rules(RulesChange {
             action,
-            rule_set: Some(rule_set.to_owned()),
+            rule_set: Some(shortened(rule_set.to_owned())),
             who: Some(who.to_owned()),
             revision,
-            details,
+            details: shortened(details),
         }));
     }
 
@@ -438,4 +437,23 @@ pub(crate) fn list_of(changes: &[RuleChange]) -> String {
         named.push(format!("{} more changes", changes.len() - MAX_CHANGES));
     }
     named.join("; ")
+}
+
+/// Returns the first faults of new rules.
+pub(crate) fn list_of_faults(faults: &[impl fmt::Display]) -> String {
+    let named = faults.iter().take(MAX_CHANGES).map(ToString::to_string);
+    let mut named: Vec<_> = named.collect();
+    if faults.len() > MAX_CHANGES {
+        named.push(format!("{} more faults", faults.len() - MAX_CHANGES));
+    }
+    shortened(named.join("; "))
+}
+
+/// Returns the beginning of a text that a caller or a source has chosen.
+fn shortened(mut text: String) -> String {
+    if text.len() > MAX_DETAILS {
+        text.truncate(text.floor_char_boundary(MAX_DETAILS));
+        text.push('…');
+    }
+    text
 }

@@ -229,10 +229,16 @@ impl fmt::Display for RulesChange {
             (RulesAction::Applied, false) => "were changed",
             (RulesAction::RolledBack, true) => "was rolled back",
             (RulesAction::RolledBack, false) => "were rolled back",
-            (RulesAction::Refused, _) => "were not changed, because new rules were refused",
+            (RulesAction::Refused, true) => "was not changed",
+            (RulesAction::Refused, false) => "were not changed",
         })?;
-        if let Some(who) = &self.who {
-            write!(f, " by {who}")?;
+        match (&self.who, self.action) {
+            (Some(who), RulesAction::Refused) => {
+                write!(f, ", because a change by {who} was refused")?;
+            }
+            (None, RulesAction::Refused) => f.write_str(", because new rules were refused")?,
+            (Some(who), _) => write!(f, " by {who}")?,
+            (None, _) => {}
         }
         if self.details.is_empty() {
             return Ok(());
@@ -355,6 +361,45 @@ mod tests {
         let share = |share| serde_json::to_value(threshold(share)).unwrap()["share"].clone();
         assert_eq!(share("99.5%"), 99.5);
         assert_eq!(share("0.01%"), 0.01);
+    }
+
+    #[test]
+    fn a_change_of_rules_is_told_with_who_made_it_and_why_it_was_refused() {
+        let text = |action, rule_set: Option<&str>, who: Option<&str>, details: &str| {
+            let change = RulesChange {
+                action,
+                rule_set: rule_set.map(str::to_owned),
+                who: who.map(str::to_owned),
+                revision: None,
+                details: details.into(),
+            };
+            change.to_string()
+        };
+        use RulesAction::{Applied, Refused, RolledBack};
+        let (api, ops) = (Some("api"), Some("ops"));
+        for (told, expected) in [
+            (
+                text(Applied, api, ops, "api/r added"),
+                "rule set api was changed by ops: api/r added",
+            ),
+            (text(Applied, None, None, ""), "the rules were changed"),
+            (
+                text(RolledBack, api, ops, ""),
+                "rule set api was rolled back by ops",
+            ),
+            (
+                text(Refused, api, ops, "1:2: what is wrong"),
+                "rule set api was not changed, because a change by ops was refused: \
+                 1:2: what is wrong",
+            ),
+            (
+                text(Refused, None, None, "a.yaml:1:2: what is wrong"),
+                "the rules were not changed, because new rules were refused: \
+                 a.yaml:1:2: what is wrong",
+            ),
+        ] {
+            assert_eq!(told, expected);
+        }
     }
 
     #[test]

@@ -320,7 +320,10 @@ impl RuleReloader {
                 None => "there are no rules yet",
             };
             match &error {
-                ReloadError::Unreadable(why) | ReloadError::NoAnswer(why) => {
+                // The source is down: its rules are not refused.
+                ReloadError::NoAnswer(why) => tracing::error!(why, "{kept}"),
+                ReloadError::Unreadable(why) => {
+                    self.events.record_refused_rules(std::slice::from_ref(why));
                     tracing::error!(why, "{kept}");
                 }
                 ReloadError::Invalid(faults) => {

@@ -4,6 +4,9 @@ mod access;
 mod edit;
 mod update;
 
+use std::future::ready;
+use std::sync::Arc;
+
 use axum::extract::{Path, Request, State};
 use axum::response::IntoResponse;
 use fluxgate_http::Problem;
@@ -14,10 +17,11 @@ use http_body::Body;
 use serde_json::json;
 
 use super::conditions::Condition;
-use crate::admin::Role;
+use crate::admin::{Caller, Role};
 use crate::api::response::{ApiResult, json_response};
-use crate::api::state::SharedState;
+use crate::api::state::{ApiState, SharedState};
 use crate::api::{body, query};
+use crate::events::{RulesAction, list_of_faults};
 use crate::reload::to_json;
 use access::{
     no_such_revision, no_such_rule, no_such_set, past_set, read, set_etag, store_failed, store_of,
@@ -123,21 +127,23 @@ pub(super) async fn put_set(
     request: Request,
 ) -> ApiResult {
     let (head, body) = request.into_parts();
-    let caller = api.admin.authorize(&head, Role::Admin)?;
-    store_of(&api)?;
-    let (is_yaml, untyped) = (body::is_yaml(&head.headers), HeaderMap::new());
-    let headers = if is_yaml { &untyped } else { &head.headers };
-    let body = body::read(headers, body).await?;
-    let (name, options) = (set.clone(), api.admin.options);
-    let parse = move || {
-        if is_yaml {
-            edit::parse_yaml_set(&name, &body, options)
-        } else {
-            edit::parse_set(&name, &body, options)
-        }
+    let write = Write::authorize(&api, &head, (&set, None), Role::Admin)?;
+    let edit = async {
+        store_of(&api)?;
+        let (is_yaml, untyped) = (body::is_yaml(&head.headers), HeaderMap::new());
+        let headers = if is_yaml { &untyped } else { &head.headers };
+        let body = body::read(headers, body).await?;
+        let (name, options) = (set.clone(), api.admin.options);
+        let parse = move || {
+            if is_yaml {
+                edit::parse_yaml_set(&name, &body, options)
+            } else {
+                edit::parse_set(&name, &body, options)
+            }
+        };
+        Ok::<_, Problem>(Edit::Replace(api.write_pool.run(parse).await?))
     };
-    let edit = Edit::Replace(api.write_pool.run(parse).await?);
-    Update::new(&head, caller, set, None, edit)?.run(api).await
+    write.run(edit).await
 }
 
 pub(super) async fn put_rule(
@@ -146,14 +152,15 @@ pub(super) async fn put_rule(
     request: Request,
 ) -> ApiResult {
     let (head, body) = request.into_parts();
-    let caller = api.admin.authorize(&head, Role::Admin)?;
-    store_of(&api)?;
-    let body = body::read(&head.headers, body).await?;
-    let (names, options) = ((set.clone(), rule.clone()), api.admin.options);
-    let parse = move || edit::parse_rule(&names.0, &names.1, &body, options);
-    let edit = Edit::PutRule(api.write_pool.run(parse).await?);
-    let update = Update::new(&head, caller, set, Some(rule), edit)?;
-    update.run(api).await
+    let write = Write::authorize(&api, &head, (&set, Some(&rule)), Role::Admin)?;
+    let edit = async {
+        store_of(&api)?;
+        let body = body::read(&head.headers, body).await?;
+        let (names, options) = ((set.clone(), rule.clone()), api.admin.options);
+        let parse = move || edit::parse_rule(&names.0, &names.1, &body, options);
+        Ok::<_, Problem>(Edit::PutRule(api.write_pool.run(parse).await?))
+    };
+    write.run(edit).await
 }
 
 pub(super) async fn delete_set(
@@ -161,9 +168,8 @@ pub(super) async fn delete_set(
     Path(set): Path<String>,
     head: Parts,
 ) -> ApiResult {
-    let caller = api.admin.authorize(&head, Role::Admin)?;
-    let update = Update::new(&head, caller, set, None, Edit::Delete)?;
-    update.run(api).await
+    let write = Write::authorize(&api, &head, (&set, None), Role::Admin)?;
+    write.run(ready(Ok(Edit::Delete))).await
 }
 
 pub(super) async fn delete_rule(
@@ -171,9 +177,8 @@ pub(super) async fn delete_rule(
     Path((set, rule)): RulePath,
     head: Parts,
 ) -> ApiResult {
-    let caller = api.admin.authorize(&head, Role::Admin)?;
-    let update = Update::new(&head, caller, set, Some(rule), Edit::DeleteRule)?;
-    update.run(api).await
+    let write = Write::authorize(&api, &head, (&set, Some(&rule)), Role::Admin)?;
+    write.run(ready(Ok(Edit::DeleteRule))).await
 }
 
 pub(super) async fn enable(api: SharedState, names: RulePath, request: Request) -> ApiResult {
@@ -192,13 +197,75 @@ async fn set_enabled(
 ) -> ApiResult {
     let (head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
-    let caller = api.admin.authorize(&head, Role::Operator)?;
-    if has_body {
-        body::check_type(&head.headers)?;
+    let write = Write::authorize(&api, &head, (&set, Some(&rule)), Role::Operator)?;
+    let checked = if has_body {
+        body::check_type(&head.headers)
+    } else {
+        Ok(())
+    };
+    let edit = checked.map(|()| Edit::SetEnabled(is_enabled));
+    write.run(ready(edit)).await
+}
+
+/// A write by a caller who may write.
+struct Write<'w> {
+    api: &'w Arc<ApiState>,
+    head: &'w Parts,
+    caller: Caller,
+    /// The set, and the rule if only one is written.
+    target: (&'w str, Option<&'w str>),
+}
+
+impl<'w> Write<'w> {
+    fn authorize(
+        api: &'w Arc<ApiState>,
+        head: &'w Parts,
+        target: (&'w str, Option<&'w str>),
+        role: Role,
+    ) -> Result<Self, Problem> {
+        let caller = api.admin.authorize(head, role)?;
+        Ok(Self {
+            api,
+            head,
+            caller,
+            target,
+        })
     }
-    let edit = Edit::SetEnabled(is_enabled);
-    let update = Update::new(&head, caller, set, Some(rule), edit)?;
-    update.run(api).await
+
+    /// Reads the edit and makes it. If it is refused, that is an event.
+    async fn run(self, edit: impl Future<Output = Result<Edit, Problem>>) -> ApiResult {
+        let written = self.make(edit).await;
+        if let Err(problem) = &written {
+            self.record_refusal(problem);
+        }
+        written
+    }
+
+    async fn make(&self, edit: impl Future<Output = Result<Edit, Problem>>) -> ApiResult {
+        let edit = edit.await?;
+        let (set, rule) = self.target;
+        let (set, rule) = (set.to_owned(), rule.map(str::to_owned));
+        let update = Update::new(self.head, self.caller.clone(), set, rule, edit)?;
+        update.run(Arc::clone(self.api)).await
+    }
+
+    /// Records that the caller was refused. What does not exist cannot be changed: that is no refusal,
+    /// and neither is a failure of the service.
+    fn record_refusal(&self, problem: &Problem) {
+        let status = problem.status();
+        if !status.is_client_error() || status == StatusCode::NOT_FOUND {
+            return;
+        }
+        let (set, rule) = self.target;
+        let rule = rule.map(|rule| format!("rule {rule}: "));
+        let why = match problem.faults() {
+            [] => problem.detail().to_owned(),
+            faults => list_of_faults(faults),
+        };
+        let details = format!("{}{why}", rule.unwrap_or_default());
+        let (events, who) = (&self.api.events, &self.caller.name);
+        events.record_rule_change(RulesAction::Refused, set, who, details);
+    }
 }
 
 /// Returns the text, or 304 if the client already has it.

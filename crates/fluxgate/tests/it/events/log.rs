@@ -257,3 +257,111 @@ fn a_change_through_the_api_names_who_made_it() {
         "rule set api was rolled back by loopback: api/r changed (bands)"
     );
 }
+
+/// Returns the events about rules, as action, rule set, who, and text.
+fn about_rules(service: &Service) -> Vec<[String; 4]> {
+    let all = events(service).into_iter();
+    let about_rules = all.filter(|event| event["kind"] == "rules");
+    about_rules
+        .map(|event| {
+            ["action", "rule_set", "who", "text"].map(|field| {
+                let text = event[field].as_str();
+                text.unwrap_or("null").to_owned()
+            })
+        })
+        .collect()
+}
+
+#[test]
+fn a_write_that_is_refused_is_an_event_with_who_and_why() {
+    let server = RedisServer::start();
+    let config = "rules_from: { redis: {} }\n";
+    let services = [start(&server, config), start(&server, config)];
+    let call = |method: &str, path: &str, condition: Option<&str>, body: &str| {
+        let mut headers = vec![("Content-Type", "application/json")];
+        headers.extend(condition.map(|etag| ("If-Match", etag)));
+        let path = format!("/v1/rule_sets/{path}");
+        services[0].http().request(method, &path, &headers, body)
+    };
+    let rule = |scope: &str| {
+        let band = json!({ "capacity": 1, "window": "1h" });
+        json!({ "id": "r", "scope": scope, "bands": [band] })
+    };
+    let set = |scope: &str| json!({ "rules": [rule(scope)] }).to_string();
+    assert_eq!(call("PUT", "api", None, &set("per_user")).status, 201);
+    let stale = Some("\"stale\"");
+    for (method, path, condition, body, status) in [
+        ("PUT", "api", None, set("nobody"), 400),
+        ("PUT", "api", None, "{".into(), 400),
+        ("PUT", "api", stale, set("per_ip"), 412),
+        ("PUT", "api/rules/r", None, rule("nobody").to_string(), 400),
+        ("POST", "api/rules/r/disable", stale, String::new(), 412),
+        ("DELETE", "api", stale, String::new(), 412),
+        // Nothing of it exists.
+        ("DELETE", "api/rules/none", None, String::new(), 404),
+        ("POST", "none/rules/r/enable", None, String::new(), 404),
+    ] {
+        let answer = call(method, path, condition, &body);
+        assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+    }
+    let told = wait_for("all refusals", || {
+        Some(about_rules(&services[1])).filter(|told| told.len() >= 7)
+    });
+    assert_eq!(told.len(), 7, "{told:?}");
+    assert_eq!(told[0][0], "applied");
+    let begin = "rule set api was not changed, because a change by loopback was refused: ";
+    for ([action, rule_set, who, text], why) in told[1..].iter().zip([
+        "nobody",
+        "1:",
+        "the precondition does not hold",
+        "rule r: ",
+        "rule r: the precondition does not hold",
+        "the precondition does not hold",
+    ]) {
+        let fields = [action, rule_set, who].map(String::as_str);
+        assert_eq!(fields, ["refused", "api", "loopback"], "{text}");
+        let details = text.strip_prefix(begin);
+        assert!(details.is_some_and(|it| it.contains(why)), "{text}: {why}");
+    }
+}
+
+#[test]
+fn a_write_to_rules_that_come_from_elsewhere_is_refused_and_told_without_redis_too() {
+    let service = Service::start(&[], NOTIFIES);
+    let headers = [("Content-Type", "application/json")];
+    let mut http = service.http();
+    let answer = http.request("PUT", "/v1/rule_sets/api", &headers, "{}");
+    assert_eq!(answer.status, 405, "{answer:?}");
+    let told = about_rules(&service);
+    let [[action, rule_set, who, text]] = &told[..] else {
+        panic!("{:?}", events(&service));
+    };
+    let fields = [action, rule_set, who].map(String::as_str);
+    assert_eq!(fields, ["refused", "api", "loopback"]);
+    assert!(text.contains("the rules come from"), "{text}");
+    // A caller who may not write is none of it.
+    assert_eq!(http.get("/v1/rule_sets/none").status, 405);
+    assert_eq!(events(&service).len(), 1);
+}
+
+#[test]
+fn a_file_that_is_refused_is_an_event_without_redis_too() {
+    let service = Service::start(&[], NOTIFIES);
+    let listen = "listen: { api: \"127.0.0.1:0\" }\n";
+    let write = |config: &str| {
+        let text = format!("{listen}{config}");
+        service.dir.write("fluxgate.yaml", text);
+    };
+    write(&NOTIFIES.replace("scope: per_user", "scope: nobody"));
+    let refused = wait_for("the refusal", || about_rules(&service).pop());
+    assert_eq!(refused[..3], ["refused", "null", "null"]);
+    let begin = "the rules were not changed, because new rules were refused: ";
+    assert!(refused[3].starts_with(begin), "{refused:?}");
+    assert!(refused[3].contains("fluxgate.yaml:"), "{refused:?}");
+    write(&NOTIFIES.replace("capacity: 10", "capacity: 20"));
+    wait_until("the change", || {
+        let told = about_rules(&service);
+        let actions: Vec<_> = told.iter().map(|[action, ..]| action.as_str()).collect();
+        actions == ["refused", "applied"]
+    });
+}

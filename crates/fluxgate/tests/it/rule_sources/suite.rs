@@ -147,6 +147,16 @@ pub(super) fn bad_rules_are_refused_with_their_place<H: RuleHost>() {
         let place = host.place();
         assert!(text.contains(&place), "{text} does not name {place}");
         assert!(text.contains(expected), "{text}");
+        wait_until("the event", || {
+            let events = service.http().get("/v1/events").body;
+            let events: Value = serde_json::from_str(&events).unwrap();
+            let events = events["events"].as_array().unwrap();
+            let told = events.last().filter(|event| event["action"] == "refused");
+            told.is_some_and(|event| {
+                let text = event["text"].as_str().unwrap();
+                text.contains(&place) && text.contains(expected)
+            })
+        });
         assert_eq!(limit(&mut service.http()), Some(10));
         let successful = "fluxgate_config_last_reload_successful";
         assert_eq!(metric(&service, successful), 0);
