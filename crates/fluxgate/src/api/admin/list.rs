@@ -52,6 +52,7 @@ fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
     let key: Vec<_> = rule.key().iter().map(ToString::to_string).collect();
     let algorithm = rule.bands().first().map(|band| band.limit().algorithm());
     let bands: Vec<_> = rule.bands().iter().map(band_json).collect();
+    let notify: Vec<_> = rule.notify().iter().map(ToString::to_string).collect();
     let lease = rule.lease().map(|lease| {
         let life = Micros::from_duration(lease.span());
         json!({ "share": lease.share().to_string(), "for_ms": life.ceil_millis() })
@@ -67,6 +68,7 @@ fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
         "algorithm": algorithm.map(|algorithm| name_of(&Algorithm::NAMES, algorithm)),
         "bands": bands,
         "lease": lease,
+        "notify": notify,
         "on_exceed": if rule.waits() { "wait" } else { "reject" },
     });
     if let Some(action) = action_name(rule.action()) {

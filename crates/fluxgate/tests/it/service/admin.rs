@@ -208,10 +208,20 @@ fn the_active_rules_are_listed_without_identities() {
         json!({
             "id": "bucket", "name": null, "mode": "enforce", "priority": 100, "key": ["ip"],
             "algorithm": "token_bucket", "group": null, "rollout": null, "on_exceed": "wait",
-            "lease": null, "match": { "path": ["/bucket"] },
+            "lease": null, "notify": [], "match": { "path": ["/bucket"] },
             "bands": [{ "id": "b0", "capacity": 5, "window_ms": 3_600_000, "refill": 2, "period_ms": 60_000 }],
         })
     );
+}
+
+#[test]
+fn the_active_rules_are_listed_with_the_shares_that_they_notify_of() {
+    let rules = "rule_sets: { api: { rules: [ \
+                 { id: r, scope: global, bands: [ 1/h ], notify: [100%, 99.50%, 80%] } ] } }";
+    let service = Service::start(&[], rules);
+    let list = json(&service.http().get("/v1/rule_sets"));
+    let notify = &list["rule_sets"][0]["rules"][0]["notify"];
+    assert_eq!(*notify, json!(["80%", "99.5%", "100%"]));
 }
 
 #[test]
