@@ -9,6 +9,8 @@
 //! that has failed.
 
 mod delivery;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,12 +25,11 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use delivery::Receiver;
 
-use delivery::DeliveryError;
+use delivery::{DeliveryError, Post};
 
 use super::event::{json_with_id, kind_of, with_id};
 use super::journal::{Journal, Position};
 use crate::config::{EventKind, Webhook};
-use crate::telemetry::unix_time;
 
 /// How long an event is sent again until it is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3600);
@@ -46,8 +47,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Sends events to one webhook.
 #[derive(Debug)]
-pub(super) struct WebhookSender {
-    receiver: Receiver,
+pub(super) struct WebhookSender<R = Receiver> {
+    receiver: R,
     kinds: Vec<EventKind>,
     /// Names the webhook in metrics and logs, without its path.
     server: String,
@@ -74,7 +75,7 @@ pub(super) struct DeliveryCounts {
 /// An event that only this instance sends.
 #[derive(Debug)]
 struct OwnEvent {
-    text: String,
+    text: Arc<str>,
     since: Instant,
 }
 
@@ -107,8 +108,8 @@ struct Claim {
     next: Instant,
 }
 
-impl WebhookSender {
-    pub(super) fn new(webhook: &Webhook, receiver: Receiver, instance: &str) -> Self {
+impl<R: Post> WebhookSender<R> {
+    pub(super) fn new(webhook: &Webhook, receiver: R, instance: &str) -> Self {
         let hash = Sha256::digest(webhook.url.as_str().as_bytes());
         let queue = hash.iter().take(8).map(|byte| format!("{byte:02x}"));
         Self {
@@ -144,7 +145,7 @@ impl WebhookSender {
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }
         own.push_back(OwnEvent {
-            text: text.to_owned(),
+            text: text.into(),
             since: Instant::now(),
         });
         drop(own);
@@ -222,7 +223,7 @@ impl WebhookSender {
     ) -> bool {
         let first = lock(&self.own)
             .front()
-            .map(|own| (own.text.clone(), own.since));
+            .map(|own| (Arc::clone(&own.text), own.since));
         let Some((text, since)) = first else {
             return false;
         };
@@ -230,7 +231,11 @@ impl WebhookSender {
         let context = (journal, &mut *claim, started, closing);
         let is_old = || since.elapsed() >= GIVE_UP_AFTER;
         if self.deliver(&body, false, is_old, context).await == Outcome::Done {
-            lock(&self.own).pop_front();
+            let mut own = lock(&self.own);
+            // Others may have taken its place meanwhile.
+            if own.front().is_some_and(|it| Arc::ptr_eq(&it.text, &text)) {
+                own.pop_front();
+            }
         }
         true
     }
@@ -249,8 +254,10 @@ impl WebhookSender {
             self.give_up("too many events wait for the webhook; the oldest is given up");
         } else if is_wanted {
             let at = Duration::from_millis(event.id.ms);
-            let is_old =
-                || unix_time().saturating_sub(at) >= GIVE_UP_AFTER || self.is_full(journal);
+            let is_old = || {
+                let age = self.receiver.unix_time().saturating_sub(at);
+                age >= GIVE_UP_AFTER || self.is_full(journal)
+            };
             let context = (journal, &mut *claim, started, closing);
             let body = with_id(event);
             if self.deliver(&body, true, is_old, context).await == Outcome::Interrupted {
@@ -275,7 +282,8 @@ impl WebhookSender {
     ) -> Outcome {
         let failing_since = Instant::now();
         loop {
-            let mut posting = std::pin::pin!(self.receiver.post(body, unix_time()));
+            let now = self.receiver.unix_time();
+            let mut posting = std::pin::pin!(self.receiver.post(body, now));
             let posted = loop {
                 tokio::select! {
                     posted = &mut posting => break posted,

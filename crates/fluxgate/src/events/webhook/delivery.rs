@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use sha2::Sha256;
 
 use crate::config::{Secret, Webhook};
+use crate::telemetry::unix_time;
 
 /// How long a receiver may take to answer.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -18,6 +19,21 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 * 1024;
 const SIGNATURE: &str = "x-fluxgate-signature";
 const AGENT: &str = concat!("fluxgate/", env!("CARGO_PKG_VERSION"));
+
+/// What a sender needs of the world outside. Tests have another one, with a clock of their own.
+pub(in crate::events) trait Post: Send + Sync + 'static {
+    /// Posts an event. `now` is the time since 1970.
+    fn post(
+        &self,
+        body: &str,
+        now: Duration,
+    ) -> impl Future<Output = Result<Delivery, DeliveryError>> + Send;
+
+    /// Returns the time since 1970.
+    fn unix_time(&self) -> Duration {
+        unix_time()
+    }
+}
 
 /// The receiver of a webhook.
 #[derive(Debug)]
@@ -90,6 +106,12 @@ impl Receiver {
         } else {
             Err(DeliveryError::Status(status))
         }
+    }
+}
+
+impl Post for Receiver {
+    async fn post(&self, body: &str, now: Duration) -> Result<Delivery, DeliveryError> {
+        Self::post(self, body, now).await
     }
 }
 

@@ -176,6 +176,62 @@ fn a_store_that_fails_is_told_while_it_is_down_and_sending_goes_on_afterwards() 
     assert_eq!(in_order(&received), expected(0..6));
 }
 
+#[test]
+fn what_does_not_fit_into_the_queue_is_lost_and_counted() {
+    // As many as wait for a webhook without Redis.
+    const MOST: u64 = 5_000;
+    let receiver = Receiver::start();
+    receiver.answer(Answer::Status(503));
+    let config = format!("{}{NOTIFIES}", receiver.config("[threshold]"));
+    let service = start_with_secret(&config);
+    // Two events of each.
+    let checks: Vec<_> = (0..3_000)
+        .map(|user| json!({ "rule_set": "api", "user": format!("u{user}"), "cost": 10 }))
+        .collect();
+    for part in checks.chunks(500) {
+        let body = json!({ "checks": part }).to_string();
+        let answer = service.http().post("/v1/check/batch", &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    wait_until("the oldest to be lost", || {
+        (sum(&service, "queue"), sum(&service, "lost_total")) == (MOST, 1_000)
+    });
+    receiver.answer(Answer::Status(200));
+    wait_until("the others to arrive", || {
+        sum(&service, "sent_total") == MOST
+    });
+    assert_eq!(
+        (sum(&service, "queue"), sum(&service, "lost_total")),
+        (0, 1_000)
+    );
+    let listed = events(&service);
+    let accepted = receiver.accepted();
+    assert_eq!(accepted.len() as u64, MOST);
+    assert_eq!(accepted[accepted.len() - listed.len()..], listed);
+}
+
+#[test]
+fn the_webhooks_of_a_config_can_be_tried() {
+    let receiver = Receiver::start();
+    let dir = Dir::new();
+    dir.write("secret", SECRET);
+    let config = format!("rule_sets: {{}}\n{}", receiver.config("[store]"));
+    dir.write("fluxgate.yaml", config);
+    let command = ["events", "--test-webhook", "fluxgate.yaml"];
+    let run = dir.run(&command);
+    let shown = receiver.url().replace("token=1", "***");
+    let expected = format!("{shown}: accepted with 204 No Content\n");
+    assert_eq!((run.code, &run.stdout), (Some(0), &expected), "{run:?}");
+    assert_eq!(receiver.accepted()[0]["kind"], "test");
+    receiver.answer(Answer::Status(500));
+    let run = dir.run(&command);
+    assert_eq!(run.code, Some(69), "{run:?}");
+    assert!(run.stdout.contains("500"), "{run:?}");
+    dir.write("fluxgate.yaml", "rule_sets: {}\n");
+    let run = dir.run(&command);
+    assert_eq!(run.code, Some(78), "{run:?}");
+}
+
 /// Waits for so many thresholds, and returns them.
 fn wait_for_thresholds_at(receiver: &Receiver, count: usize) -> Vec<Value> {
     fluxgate_testkit::wait_for("the thresholds", || {

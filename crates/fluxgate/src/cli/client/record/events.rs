@@ -58,8 +58,12 @@ pub(crate) fn events(arguments: &EventsArguments) -> Result<(), Failure> {
 
 async fn follow(arguments: &EventsArguments, known: Option<&Vec<Value>>) -> Result<(), Failure> {
     let server = arguments.server.server()?;
-    let newest = known.and_then(|known| known.last()?["id"].as_str());
-    let mut events = server.events("/v1/events", newest).await?;
+    // Those that have no id yet get one, and come again.
+    let ids = known.into_iter().flatten().rev();
+    let newest = { ids }.find_map(|event| event["id"].as_str());
+    // From the beginning, if there were none.
+    let after = newest.unwrap_or("0-0");
+    let mut events = server.events("/v1/events", Some(after)).await?;
     while let Some(event) = events.next().await {
         if is_shown(arguments, &event) {
             show(arguments, &event)?;
