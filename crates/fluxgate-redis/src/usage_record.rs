@@ -124,7 +124,9 @@ impl UsageRecord {
         hours: &[RuleHour<'_>],
         most: usize,
     ) -> Result<Vec<HashMap<String, u64>>, StoreError> {
-        let members = most.saturating_mul(MEMBERS_PER_IDENTITY).max(1);
+        // The largest number that the server takes is less than ours.
+        let members = most.saturating_mul(MEMBERS_PER_IDENTITY);
+        let members = members.clamp(1, u32::MAX as usize);
         let mut all = Vec::with_capacity(hours.len());
         for hours in hours.chunks(KEYS_AT_ONCE) {
             let keys: Vec<_> = hours.iter().map(|at| self.key(*at)).collect();

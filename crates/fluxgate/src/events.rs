@@ -44,10 +44,8 @@ use webhook::WebhookSender;
 
 /// How many events `GET /v1/events` returns.
 const MAX_LISTED: usize = 1_000;
-/// How many changes of rules, or faults, the text of an event names.
+/// How many changes of rules the text of an event names.
 const MAX_CHANGES: usize = 5;
-/// How many bytes of what callers and sources have written an event has at most.
-const MAX_DETAILS: usize = 1_000;
 
 /// The events of the fleet.
 #[derive(Debug)]
@@ -451,8 +449,9 @@ pub(crate) fn list_of_faults(faults: &[impl fmt::Display]) -> String {
 
 /// Returns the beginning of a text that a caller or a source has chosen.
 fn shortened(mut text: String) -> String {
-    if text.len() > MAX_DETAILS {
-        text.truncate(text.floor_char_boundary(MAX_DETAILS));
+    const MOST: usize = 1_000;
+    if text.len() > MOST {
+        text.truncate(text.floor_char_boundary(MOST));
         text.push('…');
     }
     text

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fluxgate_core::{StoreError, StoredIdentity};
-use fluxgate_redis::{HourlyUnits, RedisStore, RuleHour, UsageBatch};
+use fluxgate_redis::{HourlyUnits, RuleHour, UsageBatch};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +22,6 @@ pub(crate) use names::RuleNames;
 pub(crate) use shared_top::{FleetEntry, FleetTop, OwnTop, TopWindow};
 
 use crate::engine::Engine;
-use crate::identities::Identities;
 use crate::instances::Instances;
 use crate::telemetry::{TopBy, is_text, unix_time};
 use heaviest::{HOUR, Heaviest};
@@ -54,9 +53,6 @@ struct RecordedUsage {
     most: usize,
     heaviest: Mutex<Heaviest>,
 }
-
-/// The units of identities.
-type UnitSums = HashMap<StoredIdentity, u64>;
 
 /// The units that an identity was charged within the last hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,32 +105,54 @@ impl Usage {
         let _ = tokio::time::timeout(LAST_WRITE, self.write(engine, instances)).await;
     }
 
-    /// Returns for each of some rules the identities that it has charged most within the last hour, at
-    /// most `most`. The rules are named by their sets and ids.
+    /// Returns the identities that a rule has charged most within the last hour, at most `most`.
     pub(crate) async fn heaviest(
         &self,
         engine: &Engine,
-        rules: &[(String, String)],
+        rule_set: &str,
+        rule: &str,
         most: usize,
-    ) -> Result<Vec<Vec<HourlyUse>>, StoreError> {
+    ) -> Result<Vec<HourlyUse>, StoreError> {
         let Some(recorded) = &self.heaviest else {
-            return Ok(vec![Vec::new(); rules.len()]);
+            return Ok(Vec::new());
         };
         recorded.take(engine);
         let now = unix_time();
-        let sums = match engine.store().redis() {
-            None => recorded.sums(rules, now),
-            Some(store) => shared_sums(store, engine.identities(), rules, most, now).await?,
-        };
-        let ranked = sums.into_iter().map(|sums| {
-            let uses = sums.into_iter();
-            let uses = uses.map(|(identity, units)| HourlyUse { identity, units });
-            let mut uses: Vec<_> = uses.filter(|it| it.units > 0).collect();
-            uses.sort_by(|a, b| (b.units, &a.identity).cmp(&(a.units, &b.identity)));
-            uses.truncate(most);
-            uses
-        });
-        Ok(ranked.collect())
+        let mut sums: HashMap<StoredIdentity, u64> = HashMap::new();
+        match engine.store().redis() {
+            None => {
+                let heaviest = recorded.lock();
+                for (identity, units) in heaviest.last_hour(rule_set, rule, now) {
+                    *sums.entry(identity.clone()).or_default() += units;
+                }
+            }
+            Some(store) => {
+                let hour = now.as_secs() / HOUR;
+                let hours = [hour, hour.saturating_sub(1)].map(|hour| RuleHour {
+                    rule_set,
+                    rule,
+                    hour,
+                });
+                let found = store.usage_record().heaviest(&hours, most).await?;
+                for (at, units) in hours.iter().zip(found) {
+                    for (handle, units) in units {
+                        let units = heaviest::within_last_hour(units, at.hour, now);
+                        // A handle of another secret refers to nothing any more.
+                        if let Ok(target) = engine.identities().open(&handle) {
+                            let sum = sums.entry(target.identity).or_default();
+                            *sum = sum.saturating_add(units);
+                        }
+                    }
+                }
+            }
+        }
+        let uses = sums
+            .into_iter()
+            .map(|(identity, units)| HourlyUse { identity, units });
+        let mut uses: Vec<_> = uses.filter(|it| it.units > 0).collect();
+        uses.sort_by(|a, b| (b.units, &a.identity).cmp(&(a.units, &b.identity)));
+        uses.truncate(most);
+        Ok(uses)
     }
 
     /// Adds what the other instances share to the heaviest identities of this one's last minute.
@@ -221,52 +239,7 @@ impl Usage {
     }
 }
 
-/// Returns the units of the last hour that all instances have written, by rule.
-async fn shared_sums(
-    store: &RedisStore,
-    identities: &Identities,
-    rules: &[(String, String)],
-    most: usize,
-    now: Duration,
-) -> Result<Vec<UnitSums>, StoreError> {
-    let hour = now.as_secs() / HOUR;
-    let hours = rules.iter().flat_map(|(rule_set, rule)| {
-        [hour, hour.saturating_sub(1)].map(|hour| RuleHour {
-            rule_set,
-            rule,
-            hour,
-        })
-    });
-    let hours: Vec<_> = hours.collect();
-    let found = store.usage_record().heaviest(&hours, most).await?;
-    let mut sums = vec![UnitSums::new(); rules.len()];
-    for (index, (at, units)) in hours.iter().zip(found).enumerate() {
-        for (handle, units) in units {
-            let units = heaviest::within_last_hour(units, at.hour, now);
-            // A handle of another secret refers to nothing any more.
-            if let Ok(target) = identities.open(&handle) {
-                let sum = sums[index / 2].entry(target.identity).or_default();
-                *sum = sum.saturating_add(units);
-            }
-        }
-    }
-    Ok(sums)
-}
-
 impl RecordedUsage {
-    /// Returns the units of the last hour that this instance has counted, by rule.
-    fn sums(&self, rules: &[(String, String)], now: Duration) -> Vec<UnitSums> {
-        let heaviest = self.lock();
-        let of_rule = |(rule_set, rule): &(String, String)| {
-            let mut sums = UnitSums::new();
-            for (identity, units) in heaviest.last_hour(rule_set, rule, now) {
-                *sums.entry(identity.clone()).or_default() += units;
-            }
-            sums
-        };
-        rules.iter().map(of_rule).collect()
-    }
-
     /// Takes the units of the last second from the counters.
     fn take(&self, engine: &Engine) {
         let mut taken: HashMap<_, u64> = HashMap::new();

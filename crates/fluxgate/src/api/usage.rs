@@ -77,10 +77,10 @@ pub(super) async fn usage(State(api): SharedState, head: Parts) -> ApiResult {
     let (engine, usage) = (&api.engine, &api.usage);
     let rules = wanted_rules(engine, &query)?;
     let each = (MAX_CANDIDATES / rules.len().max(1)).clamp(LEAST_OF_RULE, count.max(LEAST_OF_RULE));
-    let found = usage.heaviest(engine, &rules, each).await;
-    let found = engine.record_failure(found)?;
     let mut candidates = Vec::new();
-    for ((rule_set, rule), found) in rules.into_iter().zip(found) {
+    for (rule_set, rule) in rules {
+        let found = usage.heaviest(engine, &rule_set, &rule, each).await;
+        let found = engine.record_failure(found)?;
         candidates.extend(found.into_iter().map(|used| Candidate {
             rule_set: rule_set.clone(),
             rule: rule.clone(),

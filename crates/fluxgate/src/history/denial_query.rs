@@ -165,8 +165,10 @@ impl History {
         let last = query
             .cursor
             .as_ref()
-            .map_or(to, |cursor| cursor.minute() + 1);
-        let blocks = self.blocks(query, from, to.min(last)).await?;
+            .map_or(to, |cursor| cursor.minute().saturating_add(1));
+        // A cursor of another range may lie before this one.
+        let last = to.min(last).max(from);
+        let blocks = self.blocks(query, from, last).await?;
         let mut rows = Vec::new();
         let mut next = None;
         let mut minutes = blocks.chunk_by(|a, b| a.minute == b.minute).peekable();

@@ -1,5 +1,6 @@
 //! Commands that ask a running service.
 
+mod record;
 mod rules;
 
 use fluxgate_testkit::wait_for;
@@ -19,11 +20,15 @@ rule_sets:
 
 /// A service with a token `secret` of this role.
 fn start(role: &str) -> Service {
+    start_with(role, RULES)
+}
+
+fn start_with(role: &str, config: &str) -> Service {
     let dir = Dir::new();
     let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
     dir.write("tokens", format!("ops:{role}:{hash}\n"));
     dir.write("token", "secret\n");
-    Service::start_in(dir, &[], RULES)
+    Service::start_in(dir, &[], config)
 }
 
 fn run(service: &Service, arguments: &[&str]) -> Run {

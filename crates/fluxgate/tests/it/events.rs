@@ -11,6 +11,7 @@ use crate::service::Service;
 
 mod fleet;
 mod log;
+mod meetings;
 mod receiver;
 mod thresholds;
 mod webhooks;

@@ -9,7 +9,7 @@ use super::{EventStream, NOTIFIES, events, spend, start, thresholds, wait_for_th
 use crate::service::Service;
 
 /// Runs a test without and with Redis.
-fn on_each_store(config: &str, test: impl Fn(&Service)) {
+pub(super) fn on_each_store(config: &str, test: impl Fn(&Service)) {
     test(&Service::start(&[], config));
     let server = RedisServer::start();
     test(&start(&server, config));
@@ -17,7 +17,7 @@ fn on_each_store(config: &str, test: impl Fn(&Service)) {
 
 /// Waits until the events of all requests so far must have been logged: that of another user,
 /// whose request came later, has been.
-fn settle(service: &Service, marker: &str) {
+pub(super) fn settle(service: &Service, marker: &str) {
     spend(service, marker, 8);
     let name = format!("user={marker}");
     wait_until("the marker", || {
@@ -27,7 +27,7 @@ fn settle(service: &Service, marker: &str) {
 }
 
 /// Returns the shares of a user's thresholds.
-fn shares_of(service: &Service, user: &str) -> Vec<u64> {
+pub(super) fn shares_of(service: &Service, user: &str) -> Vec<u64> {
     let name = format!("user={user}");
     let all = thresholds(&events(service));
     let own = all.into_iter().filter(|(identity, _)| *identity == name);
@@ -119,6 +119,11 @@ fn a_reset_lets_all_shares_be_told_again() {
         spend(service, "ann", 10);
         settle(service, "eve");
         assert_eq!(shares_of(service, "ann"), [80, 100, 80, 80, 100]);
+        let set = json!({ "rule_set": "api" }).to_string();
+        assert_eq!(service.http().post("/v1/reset", &set).status, 200);
+        spend(service, "ann", 8);
+        settle(service, "mallory");
+        assert_eq!(shares_of(service, "ann"), [80, 100, 80, 80, 100, 80]);
     });
 }
 
@@ -175,6 +180,7 @@ rule_sets:
         scope: per_user
         bands: [ 10/h ]
         notify: [10%]
+      - { id: nobody-yet, rollout: 0%, scope: per_user, bands: [ 10/h ], notify: [10%] }
       - id: per-user
         scope: per_user
         bands: [ { id: hour, capacity: 10, window: 1h } ]
@@ -202,24 +208,23 @@ rule_sets:
 
 #[test]
 fn a_leased_band_tells_a_share_once() {
-    let server = RedisServer::start();
     let config = NOTIFIES
         .replace("capacity: 10, window: 1h", "capacity: 2000, window: 1h")
         .replace("notify:", "lease: { share: 20%, for: 1s }, notify:");
-    let service = start(&server, &config);
-    let mut http = service.http();
-    let body = json!({ "rule_set": "api", "user": "ann" }).to_string();
-    let metric = "fluxgate_lease_decisions_total";
-    for _ in 0..3_000 {
-        assert_eq!(http.post("/v1/check", &body).status, 200);
-    }
-    assert!(http.get("/metrics").body.contains(metric));
-    spend(&service, "eve", 1_600);
-    wait_until("the marker", || {
-        let all = thresholds(&events(&service));
-        all.iter().any(|(identity, _)| identity == "user=eve")
+    // In memory nothing is leased.
+    on_each_store(&config, |service| {
+        let mut http = service.http();
+        let body = json!({ "rule_set": "api", "user": "ann" }).to_string();
+        for _ in 0..3_000 {
+            assert_eq!(http.post("/v1/check", &body).status, 200);
+        }
+        spend(service, "eve", 1_600);
+        wait_until("the marker", || {
+            let all = thresholds(&events(service));
+            all.iter().any(|(identity, _)| identity == "user=eve")
+        });
+        assert_eq!(shares_of(service, "ann"), [80, 100]);
     });
-    assert_eq!(shares_of(&service, "ann"), [80, 100]);
 }
 
 #[test]

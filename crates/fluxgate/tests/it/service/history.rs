@@ -4,6 +4,7 @@ mod changes;
 mod counts;
 mod denials;
 mod fleet;
+mod flood;
 mod meetings;
 
 use std::collections::BTreeMap;

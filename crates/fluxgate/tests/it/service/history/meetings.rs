@@ -4,10 +4,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use fluxgate_testkit::{RedisServer, Skew, SleepyClock, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::denials::all;
-use super::{check, check_many, expected, get, on_redis, sums};
+use super::{check, check_many, expected, get, now_ms, on_redis, sums};
 use crate::service::Service;
 use crate::support::Dir;
 
@@ -21,15 +21,16 @@ rule_sets:
       - { id: r, scope: per_user, algorithm: fixed_window, bands: [ 1/h ] }
       - { id: late, scope: per_user, charge: always, algorithm: fixed_window, bands: [ 1000/h ] }
 ";
-    let service = Service::start(&[], &on_redis(&server, rules));
     let requests: Vec<_> = (0..200).map(|_| json!({ "user": "ann" })).collect();
-    let mut cli = server.cli();
-    check_many(&service, &requests);
-    let calls = cli.calls("evalsha");
-    assert_eq!(
-        sums(&service, ""),
-        expected([("r allowed", 1), ("r denied", 199), ("late allowed", 200)])
-    );
+    for config in [rules.to_owned(), on_redis(&server, rules)] {
+        let service = Service::start(&[], &config);
+        check_many(&service, &requests);
+        assert_eq!(
+            sums(&service, ""),
+            expected([("r allowed", 1), ("r denied", 199), ("late allowed", 200)])
+        );
+    }
+    let calls = server.cli().calls("evalsha");
     // They are charged in any case, so the cache cannot decide them. Without such a rule it does.
     let cached = rules.replace(", charge: always", "");
     let other = RedisServer::start();
@@ -56,29 +57,113 @@ rule_sets:
     rules:
       - { id: leased, scope: per_user, algorithm: fixed_window, lease: { share: 50%, for: 1m }, bands: [ { capacity: 1000, window: 30d } ] }
 ";
-    let service = Service::start(&[], &on_redis(&server, rules));
-    let (mut allowed, mut denied) = (0, 0);
-    let leased = "fluxgate_lease_decisions_total{outcome=\"allowed\"}";
-    wait_until("leases have decided, and all is used up", || {
-        for _ in 0..100 {
-            let is_allowed = check(&service, &json!({ "user": "ann" }))["allowed"] == true;
-            *(if is_allowed {
-                &mut allowed
-            } else {
-                &mut denied
-            }) += 1;
-        }
-        let metrics = service.http().get("/metrics").body;
-        let line = metrics.lines().find(|line| line.starts_with(leased));
-        !line.unwrap().ends_with(" 0") && denied > 0
-    });
-    assert_eq!(
-        sums(&service, ""),
-        expected([("leased allowed", allowed), ("leased denied", denied)])
-    );
-    let (rows, _) = all(&service, "");
-    let rows: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
-    assert_eq!(rows, denied);
+    // In memory nothing is leased.
+    for config in [rules.to_owned(), on_redis(&server, rules)] {
+        let service = Service::start(&[], &config);
+        let (mut allowed, mut denied) = (0, 0);
+        let leased = "fluxgate_lease_decisions_total{outcome=\"allowed\"}";
+        wait_until("leases have decided, and all is used up", || {
+            for _ in 0..100 {
+                let is_allowed = check(&service, &json!({ "user": "ann" }))["allowed"] == true;
+                *(if is_allowed {
+                    &mut allowed
+                } else {
+                    &mut denied
+                }) += 1;
+            }
+            let metrics = service.http().get("/metrics").body;
+            let mut lines = metrics.lines();
+            let line = lines.find(|line| line.starts_with(leased));
+            let has_leased = line.is_some_and(|line| !line.ends_with(" 0"));
+            (has_leased || !config.contains("redis")) && denied > 0
+        });
+        assert_eq!(
+            sums(&service, ""),
+            expected([("leased allowed", allowed), ("leased denied", denied)])
+        );
+        let (rows, _) = all(&service, "");
+        let rows: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
+        assert_eq!(rows, denied);
+        let top = get(&service, "/v1/top?by=requests");
+        let entry = &top["entries"][0];
+        let counts = [
+            &entry["count"],
+            &entry["outcomes"]["allowed"],
+            &entry["outcomes"]["denied"],
+        ];
+        assert_eq!(
+            counts.map(Value::as_u64),
+            [allowed + denied, allowed, denied].map(Some)
+        );
+    }
+}
+
+/// A refund, a reset and the end of an override change what passes, and nothing of what was counted.
+#[test]
+fn what_was_counted_stays_whatever_happens_to_the_state() {
+    let server = RedisServer::start();
+    for is_shared in [false, true] {
+        let until = format!("@{}", now_ms() / 1000 + 10);
+        let date = Command::new("date")
+            .args(["-u", "-d", &until, "+%Y-%m-%dT%H:%M:%SZ"])
+            .output();
+        let until = String::from_utf8(date.unwrap().stdout).unwrap();
+        let rules = format!(
+            "
+rule_sets:
+  api:
+    rules:
+      - id: r
+        scope: per_user
+        algorithm: fixed_window
+        bands: [ {{ id: long, capacity: 2, window: 30d }} ]
+        overrides: [ {{ identity: ann, bands: [ {{ id: long, capacity: 4, window: 30d }} ], until: \"{}\" }} ]
+",
+            until.trim()
+        );
+        let config = if is_shared {
+            on_redis(&server, &rules)
+        } else {
+            rules
+        };
+        let service = Service::start(&[], &config);
+        let ann = json!({ "user": "ann" });
+        let outcomes = |count: usize| {
+            let decide = |_| check(&service, &ann)["allowed"] == true;
+            (0..count).map(decide).collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(5), [true, true, true, true, false]);
+        wait_until("the end of the override", || {
+            let state = get(&service, "/v1/state?rule_set=api&rule=r&identity=ann");
+            state["bands"][0]["limit"] == 2
+        });
+        assert_eq!(outcomes(2), [false, false]);
+        let change = |path: &str, units: Option<u64>| {
+            let mut body = json!({ "rule_set": "api", "rule": "r", "identity": "ann" });
+            if let Some(units) = units {
+                body["units"] = units.into();
+            }
+            let answer = service.http().post(path, &body.to_string());
+            assert_eq!(answer.status, 200, "{answer:?}");
+        };
+        change("/v1/refund", Some(3));
+        assert_eq!(outcomes(2), [true, false]);
+        change("/v1/reset", None);
+        assert_eq!(outcomes(3), [true, true, false]);
+        assert_eq!(
+            sums(&service, ""),
+            expected([("r allowed", 7), ("r denied", 5)])
+        );
+        let (rows, dropped) = all(&service, "");
+        let rows: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
+        assert_eq!((rows, dropped), (5, 0));
+        // Redis has it within five seconds.
+        wait_until("the use of the last hour", || {
+            let usage = get(&service, "/v1/usage");
+            let row = &usage["usage"][0];
+            row["per_hour"] == 7 && row["used_share"] == 1.0
+        });
+    }
 }
 
 #[test]
