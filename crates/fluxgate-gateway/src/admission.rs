@@ -8,8 +8,8 @@ use bytes::Bytes;
 use fluxgate_core::{Decision, Outcome};
 use fluxgate_http::server::Origin;
 use fluxgate_http::{
-    FailedClosedStatus, Filter, FilterOutcome, Handler, HeaderNames, HeldUntilDropped,
-    INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead, evaluate, write_denial,
+    FailedClosedStatus, Filter, FilterOutcome, GrpcCode, GrpcStatus, Handler, HeaderNames,
+    HeldUntilDropped, INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead, evaluate, write_denial,
 };
 use http::StatusCode;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
@@ -206,7 +206,7 @@ impl<E: Engine> AdmissionPolicy<E> {
     /// Returns whether requests are routed or counted by the header of this name. If `Connection`
     /// names it, the upstream would not get it, and would serve another request than the one that
     /// was counted.
-    fn reads_header(&self, route: &Route, name: &[u8], origin: &Origin<'_>) -> bool {
+    pub(crate) fn reads_header(&self, route: &Route, name: &[u8], origin: &Origin<'_>) -> bool {
         let Ok(name) = std::str::from_utf8(name) else {
             return false;
         };
@@ -311,6 +311,21 @@ impl Refusal {
             (Cause::Error(error), _) => {
                 error.problem().write(body);
                 error.status()
+            }
+        }
+    }
+
+    /// Returns the status for a gRPC request, which gets no body.
+    pub(crate) fn grpc_status(&self) -> GrpcStatus {
+        match (&self.cause, self.limit_headers.reports().last()) {
+            (Cause::Denied(failed_closed), Some((families, decision))) => {
+                GrpcStatus::denied(decision, *failed_closed, *families)
+            }
+            (Cause::Denied(_), None) => {
+                GrpcStatus::new(GrpcCode::ResourceExhausted, "the quota is used up")
+            }
+            (Cause::Error(error), _) => {
+                GrpcStatus::of_error(error.status(), error.problem().detail().to_owned())
             }
         }
     }

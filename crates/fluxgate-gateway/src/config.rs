@@ -156,15 +156,40 @@ impl fmt::Display for HostPattern {
 pub enum UpstreamTarget {
     /// The gateway itself: it answers with a description of the request.
     Echo,
-    /// An HTTP/1.1 server.
+    /// An HTTP server.
     Http {
-        /// Whether to connect over TLS.
-        tls: bool,
+        /// How to speak to the server.
+        scheme: UpstreamScheme,
         /// The name or address of the server; an IPv6 address is in brackets.
         host: String,
         /// The port of the server.
         port: u16,
+        /// For `https`: the authorities of the server's certificate, in PEM, if they are not those
+        /// of the system.
+        ca: Option<Arc<[u8]>>,
     },
+}
+
+/// How to speak to an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamScheme {
+    /// `http`: HTTP/1.1 over TCP.
+    Http,
+    /// `h2c`: HTTP/2 over TCP, which the server is known to speak.
+    H2c,
+    /// `https`: HTTP/2 or HTTP/1.1 over TLS, as the server chooses.
+    Https,
+}
+
+impl UpstreamScheme {
+    /// Returns the name that URLs begin with.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::H2c => "h2c",
+            Self::Https => "https",
+        }
+    }
 }
 
 impl UpstreamTarget {
@@ -181,9 +206,10 @@ impl fmt::Display for UpstreamTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Echo => f.write_str("echo"),
-            Self::Http { tls, host, port } => {
-                let scheme = if *tls { "https" } else { "http" };
-                write!(f, "{scheme}://{host}:{port}")
+            Self::Http {
+                scheme, host, port, ..
+            } => {
+                write!(f, "{}://{host}:{port}", scheme.name())
             }
         }
     }

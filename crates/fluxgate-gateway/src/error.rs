@@ -78,9 +78,18 @@ pub(crate) enum GatewayError {
     /// The response is malformed or ambiguous.
     #[error("the upstream sent no valid response: {0}")]
     BadResponse(&'static str),
+    /// The upstream refused the request without processing it.
+    #[error("the upstream refused the request")]
+    Refused(#[source] io::Error),
     /// The upstream did not respond in time.
     #[error("the upstream did not respond in time")]
     ResponseTimeout,
+    /// A gRPC request over HTTP/2 has an upstream that speaks HTTP/1.1.
+    #[error("gRPC needs HTTP/2, which the upstream does not speak")]
+    NeedsHttp2,
+    /// A request to switch protocols has an upstream that speaks HTTP/2.
+    #[error("the upstream speaks HTTP/2, which cannot switch to another protocol")]
+    NeedsHttp1,
 }
 
 impl GatewayError {
@@ -101,9 +110,11 @@ impl GatewayError {
             Self::NotReady | Self::Busy | Self::BufferFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Unreachable(_) | Self::NoResponse(_) | Self::BadResponse(_) => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Unreachable(_)
+            | Self::NoResponse(_)
+            | Self::BadResponse(_)
+            | Self::Refused(_) => StatusCode::BAD_GATEWAY,
+            Self::NeedsHttp2 | Self::NeedsHttp1 => StatusCode::NOT_IMPLEMENTED,
             Self::ConnectTimeout | Self::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }

@@ -3,7 +3,12 @@
 mod body_reader;
 mod body_sender;
 mod chunk_decoder;
+mod http2;
+mod http2_head;
+mod http2_reader;
+mod http2_sender;
 mod response_head;
+mod response_reader;
 
 use std::future::poll_fn;
 use std::io;
@@ -14,9 +19,12 @@ use std::task::{Context, Poll, ready};
 use fluxgate_http::server::Buffers;
 use tokio::io::AsyncWrite as _;
 
-pub(crate) use body_reader::{BodyReader, ResponseError};
+pub(crate) use body_reader::{Http1Reader, ResponseError};
 pub(crate) use chunk_decoder::ChunkDecoder;
+pub(crate) use http2::{Http2Error, Http2Exchange};
+pub(crate) use http2_reader::Http2Reader;
 pub(crate) use response_head::{ExpectedResponse, Framing, HeadError, ResponseHead};
+pub(crate) use response_reader::BodyReader;
 
 use crate::config::Timeouts;
 use crate::error::GatewayError;
@@ -37,6 +45,8 @@ pub(crate) struct OutgoingRequest<'a> {
     /// A body that is sent as it arrives.
     pub(crate) body: Option<Box<RequestBody>>,
     pub(crate) wanted: ExpectedResponse,
+    /// Whether it is a gRPC request over HTTP/2, which HTTP/1.1 cannot carry.
+    pub(crate) needs_http2: bool,
 }
 
 /// An exchange whose response has begun.

@@ -6,6 +6,7 @@
 //! copies bytes; the policy is the same on both paths.
 
 mod client;
+mod http2_response;
 mod request;
 mod response;
 
@@ -19,7 +20,7 @@ use fluxgate_http::server::{
     Buffers, ClientStream, INPUT, Listener, Origin, close_gracefully, request_id, wall_clock,
     write_date, write_header, write_number, write_status,
 };
-use fluxgate_http::{LimitHeaders, RequestHead as _};
+use fluxgate_http::{LimitHeaders, RequestHead as _, is_grpc};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
@@ -175,6 +176,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                 head_only: request.method == "HEAD",
                 ..ExpectedResponse::default()
             },
+            needs_http2: false,
         };
         let (mut is_last, closing) = (self.client.is_last, self.client.closing);
         let limit_headers = &admitted.limit_headers;
@@ -202,10 +204,24 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                     _ => ConnectionFate::Next,
                 }
             }
+            Some(Ok(ForwardOutcome::Http2(response))) => {
+                let status = response.exchange.status;
+                gateway.engine.record_response(status, &origin);
+                match Box::pin(self.copy_http2_body(*response, call)).await {
+                    BodyEnd::Early => ConnectionFate::Ended,
+                    _ if is_last => ConnectionFate::Last,
+                    _ => ConnectionFate::Next,
+                }
+            }
             Some(Ok(ForwardOutcome::Echo(_))) => {
                 MeteredCall::unsent(call);
                 let body = echo::describe(&out[..head], request.body.len() as u64);
-                let answer = (StatusCode::OK, &b"application/json"[..], body.as_bytes());
+                let answer = OwnAnswer {
+                    status: StatusCode::OK,
+                    content_type: b"application/json",
+                    fields: b"",
+                    body: body.as_bytes(),
+                };
                 self.answer(request, answer, limit_headers, &origin, out)
                     .await
             }
@@ -264,9 +280,25 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         body: &mut Vec<u8>,
     ) -> ConnectionFate {
         body.clear();
-        let status = rejected.write_body(body);
         self.client.is_last |= rejected.closes_connection();
-        let answer = (status, &b"application/problem+json"[..], &body[..]);
+        let content_type = request.header_lines("content-type").next();
+        let answer = match content_type.filter(|content_type| is_grpc(content_type)) {
+            Some(content_type) => {
+                rejected.grpc_status().write_text(body);
+                OwnAnswer {
+                    status: StatusCode::OK,
+                    content_type,
+                    fields: body,
+                    body: b"",
+                }
+            }
+            None => OwnAnswer {
+                status: rejected.write_body(body),
+                content_type: b"application/problem+json",
+                fields: b"",
+                body,
+            },
+        };
         self.answer(request, answer, &rejected.limit_headers, origin, out)
             .await
     }
@@ -275,17 +307,24 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
     async fn answer(
         &mut self,
         request: &FastRequest<'_>,
-        (status, content_type, body): (StatusCode, &[u8], &[u8]),
+        answer: OwnAnswer<'_>,
         limit_headers: &LimitHeaders<Decision>,
         origin: &Origin<'_>,
         out: &mut Vec<u8>,
     ) -> ConnectionFate {
+        let OwnAnswer {
+            status,
+            content_type,
+            fields,
+            body,
+        } = answer;
         let is_last = self.client.is_last || self.client.closing.is_cancelled();
         out.clear();
         write_status(out, status);
         write_header(out, "content-type", content_type);
         write_number(out, "content-length", body.len());
         write_date(wall_clock(), out);
+        out.extend_from_slice(fields);
         write_end_of_head(out, limit_headers, origin, is_last);
         if request.method != "HEAD" {
             out.extend_from_slice(body);
@@ -300,6 +339,15 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             ConnectionFate::Next
         }
     }
+}
+
+/// A response of the gateway itself.
+struct OwnAnswer<'a> {
+    status: StatusCode,
+    content_type: &'a [u8],
+    /// Further headers, each with its line end.
+    fields: &'a [u8],
+    body: &'a [u8],
 }
 
 /// The body of a request that has arrived as a whole.

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use fluxgate_http::TrustError;
 use fluxgate_http::server::DescriptorShare;
-use fluxgate_http::{ClientCertificates, TrustError, client_config_with};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioTimer;
 
 use crate::admission::AdmissionPolicy;
-use crate::config::{Config, Limits, Timeouts, UpstreamTarget};
+use crate::config::{Config, Limits, Timeouts};
 use crate::engine::Engine;
 use crate::forward::Forwarder;
 use crate::timeouts::StreamExecutor;
-use crate::upstream::{ConnectionLimit, pool};
+use crate::upstream::{ConnectionLimit, TlsClients, pool};
 
 /// Forwards requests. There is one for all cores.
 #[derive(Debug)]
@@ -41,8 +41,7 @@ impl<E: Engine> Gateway<E> {
             limits,
             llm_buffer,
         } = config;
-        let mut upstreams = routes.iter().flat_map(|route| &route.upstreams);
-        let needs_tls = upstreams.any(|it| matches!(it, UpstreamTarget::Http { tls: true, .. }));
+        let tls = TlsClients::new(routes.iter().flat_map(|route| &route.upstreams))?;
         Ok(Self {
             policy: AdmissionPolicy::new(routes, &limits, llm_buffer, Arc::clone(&engine)),
             engine,
@@ -52,9 +51,7 @@ impl<E: Engine> Gateway<E> {
             forwarder: Forwarder {
                 timeouts,
                 connections: Arc::new(ConnectionLimit::new(&limits, descriptors)),
-                tls: needs_tls
-                    .then(|| client_config_with(ClientCertificates::default()))
-                    .transpose()?,
+                tls,
             },
         })
     }

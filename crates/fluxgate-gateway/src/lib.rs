@@ -32,7 +32,7 @@ mod upstream_request;
 
 pub use config::{
     Config, HostPattern, Limits, LlmConfig, MAX_CALL_BODY, OnAbort, RouteConfig, RouteMatch,
-    Timeouts, UnknownCalls, UpstreamTarget,
+    Timeouts, UnknownCalls, UpstreamScheme, UpstreamTarget,
 };
 pub use engine::Engine;
 pub use fluxgate_http::TrustError;

@@ -1,5 +1,6 @@
 //! The body of a request on its way to an upstream.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
@@ -30,6 +32,11 @@ pub(crate) struct RequestBody {
     /// Held until the body is complete.
     permit: Option<OpenBodyPermit>,
     has_ended: bool,
+    /// What comes first, because it was returned before and put back.
+    again: VecDeque<Bytes>,
+    /// The trailers that may be forwarded.
+    announced: Vec<HeaderName>,
+    trailers: Option<HeaderMap>,
 }
 
 /// Where the parts of a body come from.
@@ -80,6 +87,9 @@ impl RequestBody {
             awaits_continue,
             permit: None,
             has_ended: false,
+            again: VecDeque::new(),
+            announced: Vec::new(),
+            trailers: None,
         });
         body.map(Box::new)
     }
@@ -95,7 +105,31 @@ impl RequestBody {
             awaits_continue: false,
             permit: None,
             has_ended: false,
+            again: VecDeque::new(),
+            announced: Vec::new(),
+            trailers: None,
         })
+    }
+
+    /// Keeps trailers with these names. Otherwise trailers are discarded: a server could take them
+    /// for headers, which no rule has seen.
+    pub(crate) fn keep_trailers(&mut self, names: Vec<HeaderName>) {
+        self.announced = names;
+    }
+
+    /// Takes the trailers that were kept, once all of the body has been returned.
+    pub(crate) fn take_trailers(&mut self) -> Option<HeaderMap> {
+        self.trailers.take()
+    }
+
+    /// Returns whether all of the body has been returned, and no trailers are kept.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_ended && self.again.is_empty() && self.trailers.is_none()
+    }
+
+    /// Puts back what was returned since the beginning, so that it is returned again.
+    pub(crate) fn put_back(&mut self, parts: impl IntoIterator<Item = Bytes>) {
+        self.again = parts.into_iter().chain(self.again.drain(..)).collect();
     }
 
     /// Returns whether some of the body is missing and no permit is held for that. Does not
@@ -176,6 +210,9 @@ impl RequestBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, GatewayError>>> {
+        if let Some(again) = self.again.pop_front() {
+            return Poll::Ready(Some(Ok(again)));
+        }
         if self.has_ended {
             return Poll::Ready(None);
         }
@@ -183,10 +220,14 @@ impl RequestBody {
             Some(first) => first,
             None => ready!(self.source.poll_frame(cx)),
         };
-        // Trailers are not forwarded: a server could take them for headers, which no rule
-        // has seen.
         let data = match frame {
-            Some(Ok(frame)) => frame.into_data().ok(),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => Some(data),
+                Err(frame) => {
+                    self.trailers = announced(frame, &self.announced);
+                    None
+                }
+            },
             Some(Err(_)) => return Poll::Ready(Some(Err(GatewayError::BodyAborted))),
             None => None,
         };
@@ -203,6 +244,18 @@ impl RequestBody {
         }
         Poll::Ready(data.map(Ok))
     }
+}
+
+/// Returns the trailers that were announced, if there are any.
+fn announced(frame: Frame<Bytes>, names: &[HeaderName]) -> Option<HeaderMap> {
+    let trailers = frame.into_trailers().ok()?;
+    let mut kept = HeaderMap::new();
+    for (name, value) in &trailers {
+        if names.contains(name) {
+            kept.append(name, value.clone());
+        }
+    }
+    (!kept.is_empty()).then_some(kept)
 }
 
 impl Drop for RequestBody {

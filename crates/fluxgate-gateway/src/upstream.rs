@@ -3,9 +3,12 @@
 mod balancer;
 mod connection_limit;
 mod health;
+pub(crate) mod http2;
 pub(crate) mod pool;
 mod server;
+mod tls;
 
 pub(crate) use balancer::{Assignment, AttemptedUpstreams, Balancer};
 pub(crate) use connection_limit::{ConnectionLimit, OpenBodyPermit};
-pub(crate) use server::{Upstream, UpstreamStream};
+pub(crate) use server::{Protocol, Upstream, UpstreamStream};
+pub(crate) use tls::TlsClients;

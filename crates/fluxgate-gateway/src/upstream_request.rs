@@ -2,12 +2,13 @@
 
 use fluxgate_http::server::{Origin, request_id, write_header};
 use fluxgate_http::{RequestHead, are_alike, imitates_proxy_header, is_plain_name};
+use http::HeaderName;
 use smallvec::SmallVec;
 
 use crate::admission::{Admission, AdmissionPolicy};
 use crate::engine::Engine;
 use crate::forwarded_headers::{ForwardedHeaders, is_forwarding_header};
-use crate::hop_by_hop::HeaderKind;
+use crate::hop_by_hop::{HeaderKind, connection_options, is_forwarded_trailer};
 use crate::received_request::ReceivedRequest;
 use crate::routes::Route;
 
@@ -145,6 +146,29 @@ pub(crate) fn write_head<H: RequestHead>(
         write_header(out, "transfer-encoding", b"chunked");
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// Returns the trailers that a request announces and that may follow its body over HTTP/2: none that
+/// a server could take for a header which requests are routed or counted by, or which the gateway
+/// sets. No rule has seen them.
+pub(crate) fn announced_trailers<E: Engine>(
+    policy: &AdmissionPolicy<E>,
+    head: &impl RequestHead,
+    route: &Route,
+    origin: &Origin<'_>,
+) -> Vec<HeaderName> {
+    let is_allowed = |name: &HeaderName| {
+        let text = name.as_str();
+        is_forwarded_trailer(name)
+            && is_plain_name(text)
+            && !imitates_proxy_header(text)
+            && !is_forwarding_header(text, false)
+            && !policy.reads_header(route, text.as_bytes(), origin)
+            && !policy.is_alike_header(route, text, origin)
+    };
+    let names = head.header_lines("trailer").flat_map(connection_options);
+    let names = names.filter_map(|name| HeaderName::from_bytes(name).ok());
+    names.filter(is_allowed).collect()
 }
 
 /// Returns whether a header is not forwarded with a call to a language model: it asks for an

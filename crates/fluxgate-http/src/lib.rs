@@ -11,6 +11,7 @@
 //! | find the client behind proxies | [`ClientIpSources`], [`TrustedProxies`] |
 //! | verify tokens | `Jwt`, with the feature `jwt` |
 //! | write the headers of limits | [`LimitHeaders`], [`HeaderFamilies`] |
+//! | refuse gRPC requests | [`GrpcStatus`] |
 //! | keep a request's slots until its response ends | [`RequestHold`], [`HeldUntilDropped`] |
 //!
 //! To limit requests in a Rust server, use `fluxgate-tower`, which applies this to any tower
@@ -39,6 +40,7 @@ mod context;
 mod endpoint;
 mod evaluation;
 mod filter;
+mod grpc;
 mod handler;
 mod headers;
 #[cfg(feature = "jwt")]
@@ -61,6 +63,7 @@ pub use context::{ContextError, Identity};
 pub use endpoint::{CallError, Endpoint, EndpointError};
 pub use evaluation::{Evaluation, FilterOutcome, IncomingRequest, PendingEvaluation, evaluate};
 pub use filter::{Filter, imitates_proxy_header};
+pub use grpc::{GrpcCode, GrpcStatus, grpc_content_type, is_grpc, needs_http2};
 pub use handler::{Handler, HeaderNames};
 pub use headers::{HeaderFamilies, HeaderValues, LimitHeaders, ResetFormat};
 #[cfg(feature = "jwt")]

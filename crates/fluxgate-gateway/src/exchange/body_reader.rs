@@ -1,4 +1,4 @@
-//! The body of a response as frames, for hyper.
+//! The body of a response over HTTP/1.1 as frames, for hyper.
 
 use std::io;
 use std::pin::Pin;
@@ -37,6 +37,14 @@ pub(crate) enum ResponseError {
     /// A chunk is malformed.
     #[error("the upstream sent a malformed chunk")]
     BadChunk,
+    /// A stream of HTTP/2 failed.
+    #[error("the upstream's stream failed: {why}")]
+    Stream {
+        why: String,
+        /// The reason that the client's own stream gets.
+        #[source]
+        passed_on: Option<h2::Error>,
+    },
     /// Neither direction makes progress.
     #[error("the response makes no progress")]
     Idle,
@@ -47,7 +55,7 @@ pub(crate) enum ResponseError {
 
 /// Reads the body of a response; puts the connection back into the pool at its end.
 #[derive(Debug)]
-pub(crate) struct BodyReader {
+pub(crate) struct Http1Reader {
     stream: Option<UpstreamStream>,
     framing: Decoder,
     trailers: Option<HeaderMap>,
@@ -70,7 +78,7 @@ enum Decoder {
     Ended,
 }
 
-impl BodyReader {
+impl Http1Reader {
     /// Reads the body of an exchange, which may go without progress for `idle`.
     pub(crate) fn new(
         exchange: Exchange,

@@ -2,7 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use fluxgate_http::server::content_length;
+use fluxgate_http::server::{content_length, is_token};
+use http::response::Parts;
 use smallvec::SmallVec;
 
 use crate::hop_by_hop::{HeaderKind, connection_options};
@@ -109,6 +110,50 @@ impl<'a> ResponseHead<'a> {
             keeps_alive: fields.keeps_alive,
             has_date: fields.has_date,
             length,
+        })
+    }
+}
+
+impl<'a> ResponseHead<'a> {
+    /// Reads the head of a response over HTTP/2. A body of unknown length is `Chunked`.
+    pub(crate) fn of_http2(parts: &'a Parts, wanted: ExpectedResponse) -> Result<Self, HeadError> {
+        let mut fields = HeadFields {
+            is_http11: true,
+            keeps_alive: true,
+            ..HeadFields::default()
+        };
+        let mut headers = Headers::new();
+        for (name, value) in &parts.headers {
+            let (name, value) = (name.as_str(), value.as_bytes());
+            // The HTTP/2 library accepts names that HTTP/1.1 cannot carry.
+            if !name.bytes().all(is_token) {
+                return Err(HeadError::Invalid);
+            }
+            if fields.read(&httparse::Header { name, value }, wanted)? {
+                headers.push((name, value));
+            }
+        }
+        let status = parts.status.as_u16();
+        if status == 204 {
+            headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-length"));
+        }
+        // The library rejects them, too.
+        if fields.is_chunked || fields.upgrade.is_some() || !fields.named.is_empty() {
+            return Err(HeadError::Invalid);
+        }
+        let framing = match fields.framing(status, wanted)? {
+            Framing::UntilClose => Framing::Chunked,
+            known => known,
+        };
+        Ok(Self {
+            status,
+            reason: parts.status.canonical_reason().unwrap_or_default(),
+            headers,
+            upgrade: None,
+            framing,
+            keeps_alive: true,
+            has_date: fields.has_date,
+            length: 0,
         })
     }
 }
@@ -269,6 +314,51 @@ mod tests {
             let parsed = parse(head, false).map(|(_, framing, alive)| (framing, alive));
             assert_eq!(parsed, Ok((framing, keeps_alive)), "{head}");
         }
+    }
+
+    #[test]
+    fn heads_of_http2_can_be_read_in_one_way_only() {
+        let parts = |status: u16, headers: &[(&str, &str)]| {
+            let mut response = http::Response::builder().status(status);
+            for (name, value) in headers {
+                response = response.header(*name, *value);
+            }
+            response.body(()).unwrap().into_parts().0
+        };
+        let framing = |status, headers: &[(&str, &str)], head_only| {
+            let wanted = ExpectedResponse {
+                head_only,
+                ..ExpectedResponse::default()
+            };
+            let parts = parts(status, headers);
+            ResponseHead::of_http2(&parts, wanted).map(|head| head.framing)
+        };
+        let length = ("content-length", "3");
+        assert_eq!(framing(200, &[length], false), Ok(Framing::Length(3)));
+        assert_eq!(framing(200, &[length], true), Ok(Framing::None));
+        assert_eq!(framing(200, &[], false), Ok(Framing::Chunked));
+        for status in [204, 304] {
+            assert_eq!(framing(status, &[length], false), Ok(Framing::None));
+        }
+        for bad in [
+            &[length, length][..],
+            &[("content-length", "+3")],
+            &[("transfer-encoding", "chunked")],
+            &[("connection", "x-a")],
+            &[("upgrade", "websocket")],
+        ] {
+            assert_eq!(framing(200, bad, false), Err(HeadError::Invalid), "{bad:?}");
+        }
+        let mut odd = parts(200, &[]);
+        let name = http::HeaderName::from_lowercase(b"x\"").unwrap();
+        odd.headers
+            .insert(name, http::HeaderValue::from_static("y"));
+        let head = ResponseHead::of_http2(&odd, ExpectedResponse::default());
+        assert!(head.is_err());
+        let parts = parts(204, &[length, ("date", "x"), ("x-a", "1")]);
+        let head = ResponseHead::of_http2(&parts, ExpectedResponse::default()).unwrap();
+        let names: Vec<_> = head.headers.iter().map(|(name, _)| *name).collect();
+        assert_eq!((names, head.has_date), (vec!["date", "x-a"], true));
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_http::server::{Buffers, Listener, Origin, PrefixedStream, REQUEST_ID};
-use fluxgate_http::{HeldUntilDropped, LimitHeaders, PROBLEM_JSON, RequestHead as _};
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
+use fluxgate_http::{
+    HeldUntilDropped, LimitHeaders, PROBLEM_JSON, RequestHead as _, grpc_content_type, needs_http2,
+};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRAILER, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
@@ -21,15 +23,17 @@ use crate::admission::{Admission, Refusal};
 use crate::echo;
 use crate::engine::Engine;
 use crate::error::GatewayError;
-use crate::exchange::{BodyReader, ExpectedResponse, OutgoingRequest, ResponseHead};
-use crate::forward::{ForwardError, ForwardOutcome, UpstreamResponse};
+use crate::exchange::{
+    BodyReader, ExpectedResponse, Http1Reader, Http2Reader, OutgoingRequest, ResponseHead,
+};
+use crate::forward::{ForwardError, ForwardOutcome, Http2Response, UpstreamResponse};
 use crate::gateway::Gateway;
 use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::received_request::{ConnectionInfo, ReceivedRequest};
 use crate::request_body::RequestBody;
 use crate::request_checks::{self, CheckedHead};
 use crate::timeouts::{ConnectionState, watch_response};
-use crate::upstream_request::{RequestOptions, write_request};
+use crate::upstream_request::{RequestOptions, announced_trailers, write_request};
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -94,7 +98,7 @@ impl<E: Engine> HttpService<E> {
             Ok(checked) => checked,
             Err(error) => {
                 self.gateway.policy.log_refusal(&error, origin, None, None);
-                return rejection(&Refusal::new(error, LimitHeaders::default()));
+                return rejection(parts, &Refusal::new(error, LimitHeaders::default()));
             }
         };
         let request = ReceivedRequest {
@@ -113,7 +117,7 @@ impl<E: Engine> HttpService<E> {
         };
         let mut admitted = match self.gateway.policy.admit(&request, &mut body, origin).await {
             Ok(admitted) => admitted,
-            Err(rejected) => return rejection(&rejected),
+            Err(rejected) => return rejection(parts, &rejected),
         };
         let forwarded = self
             .forward_admitted(&request, &checked, body.body, &mut admitted, origin)
@@ -127,7 +131,7 @@ impl<E: Engine> HttpService<E> {
                 }
                 response.map(|body| body.keeping(admitted.held))
             }
-            Err(error) => rejection(&Refusal::new(error, admitted.limit_headers)),
+            Err(error) => rejection(parts, &Refusal::new(error, admitted.limit_headers)),
         }
     }
 
@@ -135,7 +139,7 @@ impl<E: Engine> HttpService<E> {
         &self,
         request: &ReceivedRequest<'_, Parts>,
         checked: &CheckedHead<'_>,
-        body: Option<Box<RequestBody>>,
+        mut body: Option<Box<RequestBody>>,
         admitted: &mut Admission<'_>,
         origin: &Origin<'_>,
     ) -> Result<Response<ResponseBody>, GatewayError> {
@@ -160,6 +164,11 @@ impl<E: Engine> HttpService<E> {
         let (out, scratch) = (&mut buffers.output, &mut buffers.json);
         let policy = &self.gateway.policy;
         write_request(policy, (out, scratch), request, admitted, origin, options);
+        if let Some(body) = &mut body
+            && parts.headers.contains_key(TRAILER)
+        {
+            body.keep_trailers(announced_trailers(policy, parts, admitted.route, origin));
+        }
         let whole = admitted.body.take();
         let body = whole.map_or(body, |whole| Some(RequestBody::whole(whole, &self.state)));
         let mut call = admitted.call.take();
@@ -170,6 +179,7 @@ impl<E: Engine> HttpService<E> {
             bytes: out,
             body,
             wanted,
+            needs_http2: is_grpc_over_http2(parts),
         };
         let forwarded = self
             .gateway
@@ -177,6 +187,7 @@ impl<E: Engine> HttpService<E> {
             .forward(admitted.route, outgoing, |head, _| response_head(head));
         let response = match forwarded.await {
             Ok(ForwardOutcome::Response(response)) => Ok(self.pass_on(response, wanted, call)),
+            Ok(ForwardOutcome::Http2(response)) => Ok(self.pass_on_http2(*response, wanted, call)),
             Ok(ForwardOutcome::Echo(body)) => {
                 MeteredCall::unsent(call);
                 let length = match body {
@@ -214,10 +225,10 @@ impl<E: Engine> HttpService<E> {
     ) -> Response<ResponseBody> {
         let UpstreamResponse {
             exchange,
-            mut head,
+            head,
             assignment,
         } = response;
-        let body = if head.status() == StatusCode::SWITCHING_PROTOCOLS {
+        if head.status() == StatusCode::SWITCHING_PROTOCOLS {
             let unread = exchange.buffers.input[exchange.unread.clone()].to_vec();
             exchange.buffers.release();
             self.tunnel.put(Tunnel {
@@ -226,28 +237,62 @@ impl<E: Engine> HttpService<E> {
                 in_flight: None,
                 held: HeldUntilDropped::default(),
             });
-            ResponseBody::whole("")
-        } else {
-            let (limit, idle) = (
-                &self.gateway.forwarder.connections,
-                self.gateway.timeouts.idle,
-            );
-            let reader = BodyReader::new(exchange, assignment, limit, idle, wanted.trailers);
-            match call {
-                Some(mut call) => {
-                    let headers = head.headers().iter();
-                    let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
-                    call.answered(head.status().as_u16(), headers);
-                    if call.removes_events {
-                        head.headers_mut().remove(CONTENT_LENGTH);
-                    }
-                    ResponseBody::metered(reader, call)
-                }
-                None => ResponseBody::upstream(reader),
-            }
-        };
-        head.map(|()| body)
+            return head.map(|()| ResponseBody::whole(""));
+        }
+        let (limit, idle) = (
+            &self.gateway.forwarder.connections,
+            self.gateway.timeouts.idle,
+        );
+        let reader = Http1Reader::new(exchange, assignment, limit, idle, wanted.trailers);
+        with_body(head, BodyReader::Http1(reader), call)
     }
+
+    /// Returns the response of an upstream over HTTP/2 for the client.
+    fn pass_on_http2(
+        &self,
+        response: Http2Response<Response<()>>,
+        wanted: ExpectedResponse,
+        call: Option<Box<MeteredCall>>,
+    ) -> Response<ResponseBody> {
+        let Http2Response {
+            exchange,
+            head,
+            assignment,
+        } = response;
+        let idle = self.gateway.timeouts.idle;
+        let (reader, buffers) = Http2Reader::new(exchange, assignment, idle, wanted.trailers);
+        buffers.release();
+        with_body(head, BodyReader::Http2(reader), call)
+    }
+}
+
+/// Returns a response whose body is read from an upstream. If it answers a call to a language
+/// model, its tokens are counted.
+fn with_body(
+    mut head: Response<()>,
+    reader: BodyReader,
+    call: Option<Box<MeteredCall>>,
+) -> Response<ResponseBody> {
+    let body = match call {
+        Some(mut call) => {
+            let headers = head.headers().iter();
+            let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
+            call.answered(head.status().as_u16(), headers);
+            if call.removes_events {
+                head.headers_mut().remove(CONTENT_LENGTH);
+            }
+            ResponseBody::metered(reader, call)
+        }
+        None => ResponseBody::upstream(reader),
+    };
+    head.map(|()| body)
+}
+
+/// Returns whether a request is one of gRPC that only HTTP/2 can carry.
+fn is_grpc_over_http2(parts: &Parts) -> bool {
+    let content_type = parts.headers.get(CONTENT_TYPE);
+    parts.version == Version::HTTP_2
+        && content_type.is_some_and(|value| needs_http2(value.as_bytes()))
 }
 
 /// The body of a request that hyper receives.
@@ -328,10 +373,19 @@ fn response_head(head: &ResponseHead<'_>) -> Response<()> {
 }
 
 /// Returns the response to a request that is not forwarded.
-fn rejection(rejected: &Refusal) -> Response<ResponseBody> {
-    let mut body = Vec::new();
-    let status = rejected.write_body(&mut body);
-    let mut response = own_response(status, PROBLEM_JSON, body);
+fn rejection(request: &Parts, rejected: &Refusal) -> Response<ResponseBody> {
+    let mut response = match grpc_content_type(&request.headers) {
+        Some(content_type) => {
+            let mut response = own_response(StatusCode::OK, content_type.clone(), "");
+            rejected.grpc_status().write(response.headers_mut());
+            response
+        }
+        None => {
+            let mut body = Vec::new();
+            let status = rejected.write_body(&mut body);
+            own_response(status, PROBLEM_JSON, body)
+        }
+    };
     rejected.limit_headers.write(response.headers_mut());
     if rejected.closes_connection() {
         response.headers_mut().insert(CONNECTION, CLOSE);

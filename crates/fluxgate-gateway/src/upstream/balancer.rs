@@ -117,14 +117,15 @@ fn uptime_millis() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::UpstreamTarget;
+    use crate::config::{UpstreamScheme, UpstreamTarget};
 
     fn balancer(count: u16) -> Balancer {
         let all = (1..=count).map(|port| {
             let target = UpstreamTarget::Http {
-                tls: false,
+                scheme: UpstreamScheme::Http,
                 host: "127.0.0.1".into(),
                 port,
+                ca: None,
             };
             Arc::new(Upstream::new(usize::from(port - 1), target))
         });

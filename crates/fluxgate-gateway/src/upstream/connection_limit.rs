@@ -10,6 +10,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use crate::config::Limits;
 use crate::error::GatewayError;
 
+/// How many requests a connection over HTTP/2 carries at a time, if the server allows as many.
+pub(crate) const MAX_STREAMS: usize = 128;
+
 /// Bounds the connections to upstreams, and those that are held by requests with an
 /// incomplete body: a client decides how long that takes.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(crate) struct ConnectionLimit {
     descriptors: DescriptorShare,
     /// At most half of the connections are for requests with an incomplete body.
     open_bodies: Arc<Semaphore>,
+    /// At most half of the requests that connections over HTTP/2 can carry.
+    open_streams: Arc<Semaphore>,
     /// The number of requests that wait for a connection.
     waiting: AtomicUsize,
     /// Notified when a request has to wait.
@@ -44,6 +49,12 @@ impl ConnectionLimit {
             limit: Arc::new(Semaphore::new(limit)),
             descriptors,
             open_bodies: Arc::new(Semaphore::new(limit.div_ceil(2))),
+            open_streams: Arc::new(Semaphore::new(
+                limit
+                    .div_ceil(2)
+                    .saturating_mul(MAX_STREAMS)
+                    .min(Semaphore::MAX_PERMITS),
+            )),
             waiting: AtomicUsize::new(0),
             wanted: Notify::new(),
         }
@@ -83,9 +94,15 @@ impl ConnectionLimit {
         &self,
         timeout: Duration,
     ) -> Result<OpenBodyPermit, GatewayError> {
-        let permit = Arc::clone(&self.open_bodies).acquire_owned();
-        let permit = tokio::time::timeout(timeout, permit).await;
-        permit.ok().and_then(Result::ok).ok_or(GatewayError::Busy)
+        acquire(&self.open_bodies, timeout).await
+    }
+
+    /// Waits until another request with an incomplete body may hold a stream over HTTP/2.
+    pub(crate) async fn acquire_open_stream(
+        &self,
+        timeout: Duration,
+    ) -> Result<OpenBodyPermit, GatewayError> {
+        acquire(&self.open_streams, timeout).await
     }
 
     /// Returns the number of requests that wait for a connection. While there are any, no
@@ -93,6 +110,15 @@ impl ConnectionLimit {
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
+}
+
+async fn acquire(
+    semaphore: &Arc<Semaphore>,
+    timeout: Duration,
+) -> Result<OpenBodyPermit, GatewayError> {
+    let permit = Arc::clone(semaphore).acquire_owned();
+    let permit = tokio::time::timeout(timeout, permit).await;
+    permit.ok().and_then(Result::ok).ok_or(GatewayError::Busy)
 }
 
 /// Counts a request as waiting until it is dropped.

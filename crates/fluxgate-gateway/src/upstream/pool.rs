@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connection_limit::ConnectionLimit;
+use super::http2;
 use super::server::UpstreamStream;
 
 /// How many idle connections a core keeps to an upstream.
@@ -65,7 +66,10 @@ pub(crate) async fn close_idle(limit: &ConnectionLimit, timeout: Duration) {
         close_oldest(limit.waiting());
         tokio::select! {
             () = wanted => {}
-            _ = interval.tick() => close_expired(timeout),
+            _ = interval.tick() => {
+                close_expired(timeout);
+                http2::close_expired(timeout);
+            }
         }
     }
 }
@@ -88,8 +92,11 @@ fn close_oldest(count: usize) {
         for _ in 0..count {
             let idle = all.iter_mut().filter(|idle| !idle.is_empty());
             let oldest = idle.min_by_key(|idle| idle.front().map(|(_, since)| *since));
-            let Some(oldest) = oldest else { break };
-            oldest.pop_front();
+            if let Some(oldest) = oldest {
+                oldest.pop_front();
+            } else if !http2::close_one_idle() {
+                break;
+            }
         }
     });
 }

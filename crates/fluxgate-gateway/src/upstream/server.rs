@@ -1,11 +1,11 @@
 //! One server that requests are forwarded to, and the connections to it.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -20,8 +20,22 @@ use tokio_util::either::Either;
 
 use super::connection_limit::ConnectionPermit;
 use super::health::Health;
-use crate::config::UpstreamTarget;
+use super::tls;
+use crate::config::{UpstreamScheme, UpstreamTarget};
 use crate::timeouts::Deadline;
+
+/// How requests get to an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// The gateway answers itself.
+    Echo,
+    /// Over HTTP/1.1.
+    Http1,
+    /// Over HTTP/2.
+    Http2,
+    /// Over either, as the server chooses for each connection over TLS.
+    Negotiated,
+}
 
 /// An upstream and its load and health, shared by all routes that name it.
 #[derive(Debug)]
@@ -29,6 +43,9 @@ pub(crate) struct Upstream {
     /// The index among all upstreams.
     pub(crate) number: usize,
     pub(crate) target: UpstreamTarget,
+    pub(crate) protocol: Protocol,
+    /// Whether the server chose HTTP/1.1 when it last could.
+    chose_http1: AtomicBool,
     /// Requests without a complete response.
     pub(super) outstanding: AtomicUsize,
     pub(super) health: Health,
@@ -45,9 +62,19 @@ impl Upstream {
                 ip.map(|ip| SocketAddr::new(ip, *port))
             }
         };
+        let protocol = match &target {
+            UpstreamTarget::Echo => Protocol::Echo,
+            UpstreamTarget::Http { scheme, .. } => match scheme {
+                UpstreamScheme::Http => Protocol::Http1,
+                UpstreamScheme::H2c => Protocol::Http2,
+                UpstreamScheme::Https => Protocol::Negotiated,
+            },
+        };
         Self {
             number,
             target,
+            protocol,
+            chose_http1: AtomicBool::new(false),
             outstanding: AtomicUsize::new(0),
             health: Health::default(),
             address,
@@ -58,19 +85,27 @@ impl Upstream {
         self.outstanding.load(Ordering::Relaxed)
     }
 
-    /// Connects, over TLS if the target says so, within `timeout`.
+    /// Returns whether the server chose HTTP/1.1 when it last could.
+    pub(crate) fn chose_http1(&self) -> bool {
+        self.chose_http1.load(Ordering::Relaxed)
+    }
+
+    /// Records which protocol the server chose.
+    pub(crate) fn record_choice(&self, stream: &UpstreamStream) {
+        let is_http1 = !stream.chose_http2();
+        if self.chose_http1() != is_http1 {
+            self.chose_http1.store(is_http1, Ordering::Relaxed);
+        }
+    }
+
+    /// Connects within `timeout`, over TLS if `tls` says how.
     pub(crate) async fn connect(
         &self,
         permit: ConnectionPermit,
         tls: Option<&Arc<ClientConfig>>,
         timeout: Duration,
     ) -> io::Result<UpstreamStream> {
-        let UpstreamTarget::Http {
-            tls: is_secure,
-            host,
-            port,
-        } = &self.target
-        else {
+        let UpstreamTarget::Http { host, port, .. } = &self.target else {
             return Err(io::ErrorKind::Unsupported.into());
         };
         let connect = async {
@@ -80,7 +115,7 @@ impl Upstream {
             };
             // Without the option, requests are merely later.
             let _ = tcp.set_nodelay(true);
-            let transport = match tls.filter(|_| *is_secure) {
+            let transport = match tls {
                 None => Transport::Left(tcp),
                 Some(tls) => {
                     let name = without_brackets(host).to_owned();
@@ -141,6 +176,14 @@ impl UpstreamStream {
         read.is_pending()
     }
 
+    /// Returns whether the server chose HTTP/2 in the handshake of TLS.
+    pub(crate) fn chose_http2(&self) -> bool {
+        match &self.transport {
+            Either::Left(_) => false,
+            Either::Right(tls) => tls.get_ref().1.alpn_protocol() == Some(tls::HTTP2),
+        }
+    }
+
     /// Reads into `buffer`; returns how much was read.
     pub(crate) fn poll_fill(
         &mut self,
@@ -170,6 +213,24 @@ impl AsyncWrite for UpstreamStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().transport).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().transport {
+            Either::Left(tcp) => Pin::new(tcp).poll_write_vectored(cx, pieces),
+            Either::Right(tls) => Pin::new(tls).poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.transport {
+            Either::Left(tcp) => tcp.is_write_vectored(),
+            Either::Right(tls) => tls.is_write_vectored(),
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

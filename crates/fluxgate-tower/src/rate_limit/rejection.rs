@@ -7,20 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use fluxgate_core::{Band, Outcome};
 use fluxgate_http::{
-    BadRequest, FailedClosedStatus, HeaderFamilies, PROBLEM_JSON, Problem, Report, write_denial,
+    BadRequest, FailedClosedStatus, GrpcCode, GrpcStatus, HeaderFamilies, PROBLEM_JSON, Problem,
+    Report, grpc_content_type, write_denial,
 };
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-// Codes of gRPC.
-const INVALID_ARGUMENT: HeaderValue = HeaderValue::from_static("3");
-const PERMISSION_DENIED: HeaderValue = HeaderValue::from_static("7");
-const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
-const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
-const UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 const MISSING_KEY: &str = "the request lacks the key that it is limited by";
 
@@ -49,8 +41,12 @@ impl RejectionFormat {
         request: &Parts,
         rejection: &Rejection<impl Report>,
     ) -> Response<Bytes> {
-        match (rejection, grpc_content_type(request), &self.on_denied) {
-            (_, Some(content_type), _) => self.grpc(content_type, rejection),
+        match (
+            rejection,
+            grpc_content_type(&request.headers),
+            &self.on_denied,
+        ) {
+            (_, Some(content_type), _) => self.grpc(content_type.clone(), rejection),
             (Rejection::Denied(report), None, Some(handler)) => {
                 self.custom(handler, request, report)
             }
@@ -89,18 +85,26 @@ impl RejectionFormat {
         rejection: &Rejection<impl Report>,
     ) -> Response<Bytes> {
         let mut headers = self.limit_headers(rejection);
-        let (code, message) = match rejection {
-            Rejection::Denied(report) if self.is_unauthorized(report) => {
-                (UNAUTHENTICATED, HeaderValue::from_static(MISSING_KEY))
-            }
-            _ => grpc_status(rejection, self.failed_closed),
-        };
         headers.insert(CONTENT_TYPE, content_type);
-        headers.insert(GRPC_STATUS, code);
-        headers.insert(GRPC_MESSAGE, message);
+        self.grpc_status(rejection).write(&mut headers);
         let mut response = Response::default();
         *response.headers_mut() = headers;
         response
+    }
+
+    fn grpc_status(&self, rejection: &Rejection<impl Report>) -> GrpcStatus {
+        match rejection {
+            Rejection::BadRequest(bad) => GrpcStatus::new(GrpcCode::InvalidArgument, bad.reason()),
+            Rejection::InvalidToken => {
+                GrpcStatus::new(GrpcCode::Unauthenticated, "the token is invalid")
+            }
+            Rejection::Denied(report) if self.is_unauthorized(report) => {
+                GrpcStatus::new(GrpcCode::Unauthenticated, MISSING_KEY)
+            }
+            Rejection::Denied(report) => {
+                GrpcStatus::denied(report, self.failed_closed, self.families)
+            }
+        }
     }
 
     fn custom(
@@ -141,51 +145,6 @@ impl RejectionFormat {
         }
         headers
     }
-}
-
-/// Returns the content type of a gRPC request. Its client understands gRPC statuses only.
-fn grpc_content_type(request: &Parts) -> Option<HeaderValue> {
-    const GRPC: &[u8] = b"application/grpc";
-    let content_type = request.headers.get(CONTENT_TYPE)?;
-    let start = content_type.as_bytes().get(..GRPC.len())?;
-    start
-        .eq_ignore_ascii_case(GRPC)
-        .then(|| content_type.clone())
-}
-
-/// Returns the code and the message of gRPC. Messages hold no characters that gRPC escapes.
-fn grpc_status(
-    rejection: &Rejection<impl Report>,
-    failed_closed: FailedClosedStatus,
-) -> (HeaderValue, HeaderValue) {
-    let report = match rejection {
-        Rejection::BadRequest(bad) => {
-            return (INVALID_ARGUMENT, HeaderValue::from_static(bad.reason()));
-        }
-        Rejection::InvalidToken => {
-            let message = HeaderValue::from_static("the token is invalid");
-            return (UNAUTHENTICATED, message);
-        }
-        Rejection::Denied(report) => report,
-    };
-    if report.outcome() == Outcome::Forbidden {
-        let message = HeaderValue::from_static("a rule forbids this request");
-        return (PERMISSION_DENIED, message);
-    }
-    if failed_closed.status_for(report) == StatusCode::SERVICE_UNAVAILABLE {
-        let message = "requests cannot be counted at the moment (failed_closed)";
-        return (UNAVAILABLE, HeaderValue::from_static(message));
-    }
-    let message = match report.retry_after().after() {
-        Some(wait) => format!(
-            "the quota is used up; retry after {} ms",
-            wait.ceil_millis()
-        ),
-        None => "the quota can never allow this request".into(),
-    };
-    let message = HeaderValue::try_from(message);
-    let message = message.unwrap_or(HeaderValue::from_static("the quota is used up"));
-    (RESOURCE_EXHAUSTED, message)
 }
 
 /// A denied request, as [`RateLimitLayer::on_denied`](crate::RateLimitLayer::on_denied) reports

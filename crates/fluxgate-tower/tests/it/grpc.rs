@@ -30,10 +30,11 @@ async fn a_grpc_request_is_denied_with_a_grpc_status() {
         let message = "the quota is used up; retry after 60000 ms";
         assert_eq!(got.header("grpc-message"), Some(message));
         assert_eq!(got.header("content-type"), Some(content_type));
+        assert_eq!(got.header("grpc-retry-pushback-ms"), Some("60000"));
         assert_eq!(got.header("retry-after"), Some("60"));
         assert_eq!(got.header("x-ratelimit-remaining"), Some("0"));
     }
-    for content_type in ["application/json", "application/grp", "text/plain"] {
+    for content_type in ["application/json", "application/grpcs", "text/plain"] {
         assert_eq!(ask(content_type).await.status, 429, "{content_type}");
     }
 }
@@ -57,6 +58,7 @@ async fn a_forbidden_request_has_its_own_status_and_no_limit_headers() {
     );
     let message = Some("a rule forbids this request");
     assert_eq!(refused.header("grpc-message"), message);
+    assert_eq!(refused.header("grpc-retry-pushback-ms"), Some("-1"));
     assert_eq!(refused.header("retry-after"), None);
 
     let refused = send(&service, get("/no/1")).await;

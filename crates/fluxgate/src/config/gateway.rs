@@ -2,6 +2,7 @@
 
 mod llm;
 mod route;
+mod upstream;
 
 use std::num::NonZeroU64;
 
@@ -12,6 +13,7 @@ use super::listen::Tls;
 use super::section::Section;
 pub use llm::Llm;
 pub use route::Route;
+pub use upstream::Upstream;
 
 /// The configuration of the gateway.
 #[derive(Clone, Debug)]

@@ -251,8 +251,8 @@ mod tests {
         let expected = [8080, 8081, 8082, 8083].map(|port| Some(format!("127.0.0.1:{port}")));
         assert_eq!(addresses, expected);
         assert_eq!(
-            demo.gateway.routes[0].upstreams,
-            [fluxgate_gateway::UpstreamTarget::Echo]
+            demo.gateway.routes[0].upstreams[0].target,
+            fluxgate_gateway::UpstreamTarget::Echo
         );
     }
 }

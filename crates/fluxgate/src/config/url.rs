@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fluxgate_gateway::UpstreamTarget;
+use fluxgate_gateway::{UpstreamScheme, UpstreamTarget};
 use http::Uri;
 use url::{Host, Url};
 
@@ -162,16 +162,29 @@ pub(super) fn parse_upstream(text: &str) -> Result<UpstreamTarget, String> {
     if text == "echo" {
         return Ok(UpstreamTarget::Echo);
     }
-    let url = http_url(text).map_err(|why| format!("{why}, or echo"))?;
+    const ALLOWED: &str = "must be http://HOST:PORT, h2c://HOST:PORT, https://HOST:PORT or echo";
+    // `Url` knows the rules of hosts and ports for `http` only.
+    let (url, is_h2c) = match text.strip_prefix("h2c://") {
+        Some(rest) => (Url::parse(&format!("http://{rest}")), true),
+        None => (Url::parse(text), false),
+    };
+    let url = url.map_err(|error| format!("{ALLOWED} ({error})"))?;
+    let scheme = match url.scheme() {
+        "http" if is_h2c => UpstreamScheme::H2c,
+        "http" => UpstreamScheme::Http,
+        "https" => UpstreamScheme::Https,
+        _ => return Err(format!("{ALLOWED} (unknown scheme)")),
+    };
     let bare = url.username().is_empty() && url.password().is_none();
     let whole = url.query().is_none() && url.fragment().is_none() && url.path() == "/";
     match (url.host_str(), url.port_or_known_default()) {
         (Some(host), Some(port)) if bare && whole => Ok(UpstreamTarget::Http {
-            tls: url.scheme() == "https",
+            scheme,
             host: host.into(),
             port,
+            ca: None,
         }),
-        _ => Err("must be http://HOST:PORT or https://HOST:PORT, with nothing else".into()),
+        _ => Err(format!("{ALLOWED}, with nothing else")),
     }
 }
 
@@ -251,6 +264,8 @@ mod tests {
             ("http://127.0.0.1:9000", "http://127.0.0.1:9000"),
             ("http://a.example/", "http://a.example:80"),
             ("https://[::1]", "https://[::1]:443"),
+            ("h2c://10.0.0.1:9000", "h2c://10.0.0.1:9000"),
+            ("h2c://a.example", "h2c://a.example:80"),
         ];
         for (text, shown) in good {
             assert_eq!(
@@ -266,6 +281,10 @@ mod tests {
             "http://a/x",
             "http://a?x",
             "http://u@a",
+            "h2c://",
+            "h2c://a/x",
+            "h2c://http://a",
+            "h2://a",
         ] {
             assert!(parse_upstream(bad).is_err(), "{bad}");
         }

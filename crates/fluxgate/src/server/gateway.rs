@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use fluxgate_gateway::{CallEnd, CallObserver, Gateway, LlmConfig, RouteConfig};
+use fluxgate_gateway::{CallEnd, CallObserver, Gateway, LlmConfig, RouteConfig, UpstreamTarget};
 use fluxgate_http::server::{DescriptorShare, Listener, Origin};
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Secret, SecretError};
 use crate::engine::{Engine, EngineHandler, Filters};
 use crate::failure::{Exit, Failure};
 use crate::telemetry::Telemetry;
@@ -22,9 +22,10 @@ pub(super) fn gateway(
         return Ok(None);
     }
     let gateway = &config.gateway;
-    let routes = gateway.routes.iter();
+    let routes = gateway.routes.iter().enumerate();
+    let routes = routes.map(|(index, route)| route_config(index, route, filters));
     let config = fluxgate_gateway::Config {
-        routes: routes.map(|route| route_config(route, filters)).collect(),
+        routes: routes.collect::<Result<_, _>>()?,
         timeouts: gateway.timeouts,
         limits: gateway.limits,
         llm_buffer: gateway.llm_buffer,
@@ -34,7 +35,11 @@ pub(super) fn gateway(
     Ok(Some(Arc::new(gateway)))
 }
 
-fn route_config(route: &config::Route, filters: &Filters) -> RouteConfig {
+fn route_config(
+    index: usize,
+    route: &config::Route,
+    filters: &Filters,
+) -> Result<RouteConfig, SecretError> {
     let named = route.filters.iter();
     let llm = route.llm.as_ref().and_then(|llm| {
         let filter = route.filters.iter().position(|name| *name == llm.rules)?;
@@ -45,16 +50,31 @@ fn route_config(route: &config::Route, filters: &Filters) -> RouteConfig {
             on_abort: llm.on_abort,
         })
     });
-    RouteConfig {
+    let upstreams = route.upstreams.iter().enumerate().map(|(at, upstream)| {
+        load(
+            upstream,
+            &format!("gateway.routes[{index}].upstreams[{at}].ca"),
+        )
+    });
+    Ok(RouteConfig {
         id: route.id.clone(),
         matches: route.matches.clone(),
-        upstreams: route.upstreams.clone(),
+        upstreams: upstreams.collect::<Result<_, _>>()?,
         filters: named
             .filter_map(|name| filters.get(name))
             .cloned()
             .collect(),
         llm,
+    })
+}
+
+/// Reads the authorities of an upstream's certificate from the file that this config field names.
+fn load(upstream: &config::Upstream, field: &str) -> Result<UpstreamTarget, SecretError> {
+    let mut target = upstream.target.clone();
+    if let (Some(path), UpstreamTarget::Http { ca, .. }) = (&upstream.ca, &mut target) {
+        *ca = Some(Arc::from(Secret::read(field, path)?.as_bytes()));
     }
+    Ok(target)
 }
 
 impl fluxgate_gateway::Engine for Engine {

@@ -29,7 +29,7 @@ const LAYERS: [(&str, &str); 10] = [
     ("fluxgate-sim", "clock random oracle fleet"),
     (
         "fluxgate-http",
-        "trust endpoint alike_names request_head report headers problem client_ip claims source checked_headers jwt request_hold handler context filter evaluation server",
+        "trust endpoint alike_names request_head report headers problem grpc client_ip claims source checked_headers jwt request_hold handler context filter evaluation server",
     ),
     ("fluxgate-tower", "remote rate_limit"),
     (

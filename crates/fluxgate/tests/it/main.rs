@@ -17,6 +17,7 @@ mod frameworks;
 mod fuzz;
 mod gateway;
 mod gateway_faults;
+mod http2_peers;
 mod import;
 mod layout;
 mod llm;

@@ -13,7 +13,7 @@ mod api;
 mod call_numbers;
 mod cross_origin;
 mod explain;
-mod grpc;
+pub(crate) mod grpc;
 mod handles;
 mod history;
 pub(crate) mod http_rules;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use fluxgate_core::rules::values;
 use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_gateway::{HostPattern, RouteMatch, UpstreamTarget};
+use fluxgate_gateway::{HostPattern, RouteMatch};
 
 use super::llm::Llm;
+use super::upstream::{self, Upstream};
 use crate::config::filters::Filter;
 use crate::config::paths::PathPatterns;
 use crate::config::section::Section;
 use crate::config::tree;
-use crate::config::url::parse_upstream;
 
 /// A route of the gateway.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Route {
     /// The requests that the route is for.
     pub matches: RouteMatch,
     /// The upstreams; at least one.
-    pub upstreams: Vec<UpstreamTarget>,
+    pub upstreams: Vec<Upstream>,
     /// The names of existing filters, in the order in which they evaluate a request.
     pub filters: Vec<String>,
     /// How calls to language models are counted, if they are.
@@ -62,7 +62,7 @@ impl Route {
         {
             section.fault(node, format!("there is a route `{id}` already"));
         }
-        let upstreams = read_upstreams(&mut section);
+        let upstreams = upstream::read(&mut section);
         let filters = read_filters(&mut section, filters);
         let route = Self {
             id: id.into(),
@@ -73,21 +73,6 @@ impl Route {
         };
         (route, section.into_node())
     }
-}
-
-fn read_upstreams(section: &mut Section<'_, '_>) -> Vec<UpstreamTarget> {
-    let mut upstreams = Vec::new();
-    for node in section.list("upstreams") {
-        let Some(text) = node.text("an upstream", section.faults) else {
-            continue;
-        };
-        match parse_upstream(text) {
-            Ok(upstream) => upstreams.push(upstream),
-            Err(why) => section.fault(node, format!("an upstream {why}")),
-        }
-    }
-    section.show("upstreams", tree::texts(&upstreams));
-    upstreams
 }
 
 /// Reads the names of filters, which must exist.

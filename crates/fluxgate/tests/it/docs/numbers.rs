@@ -44,6 +44,12 @@ events ~ the last 10,000 events ~ fluxgate/src/events/journal.rs ~ MAX_KEPT: usi
 gateway ~ ejected for 1 s ~ fluxgate-gateway/src/upstream/health.rs ~ FIRST_EJECTION: Duration = Duration::from_secs(1)
 gateway ~ up to 30 s ~ fluxgate-gateway/src/upstream/health.rs ~ LONGEST_EJECTION: Duration = Duration::from_secs(30)
 gateway ~ up to 256 idle ones ~ fluxgate-gateway/src/upstream/pool.rs ~ MAX_IDLE: usize = 256
+gateway ~ up to 128 requests ~ fluxgate-gateway/src/upstream/connection_limit.rs ~ MAX_STREAMS: usize = 128
+gateway ~ at most 128 KiB of a response ~ fluxgate-gateway/src/upstream/http2/connection.rs ~ STREAM_WINDOW: u32 = 128 * 1024
+gateway ~ and 64 KiB of a request ~ fluxgate-gateway/src/upstream/http2/connection.rs ~ SEND_BUFFER: usize = 64 * 1024
+gateway ~ over 256 KiB or with ambiguous lengths ~ fluxgate-gateway/src/upstream/http2/connection.rs ~ MAX_HEAD: u32 = 256 * 1024
+gateway ~ up to three times to one upstream ~ fluxgate-gateway/src/forward/multiplexed.rs ~ MAX_REFUSALS: usize = 3
+gateway ~ no more than 64 KiB so far ~ fluxgate-gateway/src/exchange/http2_sender.rs ~ MAX_KEPT: usize = 64 * 1024
 gateway ~ More than 16 of them ~ fluxgate-gateway/src/exchange.rs ~ MAX_INTERIM: usize = 16
 gateway ~ idle for 1 s ~ fluxgate-gateway/src/timeouts/timeout_stream.rs ~ PARK_AFTER: Duration = Duration::from_secs(1)
 gateway ~ read every second ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(1)

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use fluxgate_testkit::RawUpstream;
+use fluxgate_testkit::{RawUpstream, WireRequest};
 
 use super::{FAST_PATH, HYPER, TRANSPORTS, client, config, ok_upstream};
+use crate::http2_peers::Http2Upstream;
 use crate::service::Service;
 
 /// Other spellings of `/api/x`.
@@ -49,7 +50,11 @@ const DOT_SEGMENTS: [&str; 14] = [
 
 /// Starts a gateway with one rule, and a filter with these further fields.
 fn limited(upstream: SocketAddr, filter: &str, rule: &str) -> Service {
-    let config = config(&[upstream], "main", "");
+    limited_by(&config(&[upstream], "main", ""), filter, rule)
+}
+
+/// The same, with this section `gateway`.
+fn limited_by(config: &str, filter: &str, rule: &str) -> Service {
     let rest = format!(
         "filters: {{ main: {{ rule_set: s{filter} }} }}
 rule_sets: {{ s: {{ rules: [ {{ id: r, bands: [ {{ capacity: 1, window: 1h }} ], {rule} }} ] }} }}
@@ -72,32 +77,46 @@ fn status(service: &Service, line: &str, transport: &str, user: &str) -> u16 {
 
 /// Returns the targets that the upstream received, sorted.
 fn targets(upstream: &RawUpstream) -> Vec<String> {
-    let requests = upstream.requests().into_iter();
-    let mut targets: Vec<_> = requests.map(|request| request.target).collect();
+    targets_of(upstream.requests())
+}
+
+fn targets_of(requests: Vec<WireRequest>) -> Vec<String> {
+    let mut targets: Vec<_> = requests.into_iter().map(|it| it.target).collect();
     targets.sort();
     targets
 }
 
+const PATH_RULE: &str = "scope: per_user, match: { path: ['/api/**'] }";
+
 #[test]
 fn a_limit_on_a_path_applies_to_every_spelling() {
     let upstream = ok_upstream();
-    let rule = "scope: per_user, match: { path: ['/api/**'] }";
-    let service = limited(upstream.address(), "", rule);
+    let service = limited(upstream.address(), "", PATH_RULE);
+    check_spellings(&service, || targets(&upstream));
+}
+
+#[test]
+fn a_limit_on_a_path_applies_to_every_spelling_over_http2() {
+    let upstream = Http2Upstream::start();
+    let config = config(&[upstream.address()], "main", "").replace("http:", "h2c:");
+    let service = limited_by(&config, "", PATH_RULE);
+    check_spellings(&service, || targets_of(upstream.requests()));
+}
+
+/// Checks every spelling; `targets` returns those that the upstream received.
+fn check_spellings(service: &Service, targets: impl Fn() -> Vec<String>) {
     for (index, spelling) in SPELLINGS.into_iter().enumerate() {
         for (number, transport) in TRANSPORTS.into_iter().enumerate() {
             let [first, second] = ["a", "b"].map(|name| format!("{name}-{index}-{number}"));
             let send = |target: &str, user: &str| {
-                status(&service, &format!("GET {target}"), transport, user)
+                status(service, &format!("GET {target}"), transport, user)
             };
             // The spelling uses the limit, and reaches the upstream as sent.
             let status = send(spelling, &first);
             let is_rejected = status == 400;
             assert!(is_rejected || status == 200, "{spelling}: {status}");
             assert_eq!(is_rejected, !spelling.starts_with('/'), "{spelling}");
-            assert_eq!(
-                targets(&upstream).contains(&spelling.to_owned()),
-                !is_rejected
-            );
+            assert_eq!(targets().contains(&spelling.to_owned()), !is_rejected);
             let canonical = send("/api/x", &first);
             assert_eq!(canonical, if is_rejected { 200 } else { 429 }, "{spelling}");
             // The spelling is denied after the canonical path has used the limit.

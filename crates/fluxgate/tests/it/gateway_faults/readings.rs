@@ -3,9 +3,11 @@
 
 use std::fmt::Write as _;
 
+use fluxgate_testkit::WireRequest;
 use fluxgate_testkit::readings::{READINGS, Reading, SentRequest, Treatment};
 
 use super::{TRANSPORTS, client, ok_upstream};
+use crate::http2_peers::Http2Upstream;
 use crate::service::Service;
 
 /// Returns filters and rule sets for all readings, by number, with a limit of one.
@@ -32,13 +34,25 @@ fn limits() -> String {
 #[test]
 fn the_gateway_counts_what_frameworks_read() {
     let upstream = ok_upstream();
+    let url = format!("http://{}", upstream.address());
+    check_readings(&url, || upstream.requests());
+}
+
+#[test]
+fn the_gateway_counts_what_frameworks_read_over_http2() {
+    let upstream = Http2Upstream::start();
+    check_readings(&upstream.url(), || upstream.requests());
+}
+
+/// Checks every reading with an upstream at this URL that has received these requests.
+fn check_readings(url: &str, requests: impl Fn() -> Vec<WireRequest>) {
     let mut config = String::from("gateway:\n  routes:\n");
     for number in 0..READINGS.len() {
         for transport in 0..TRANSPORTS.len() {
-            let (name, address) = (format!("r{number}-{transport}"), upstream.address());
+            let name = format!("r{number}-{transport}");
             writeln!(
                 config,
-                "    - {{ id: {name}, match: {{ host: [{name}] }}, upstreams: ['http://{address}'], filters: [{name}] }}"
+                "    - {{ id: {name}, match: {{ host: [{name}] }}, upstreams: ['{url}'], filters: [{name}] }}"
             )
             .unwrap();
         }
@@ -60,7 +74,7 @@ fn the_gateway_counts_what_frameworks_read() {
             assert_eq!(send(&reading.plain), 200, "{reading:?}");
             let host = format!("r{number}-{index}");
             let status = send(&reading.spelled);
-            let mut forwarded = upstream.requests();
+            let mut forwarded = requests();
             forwarded.retain(|request| request.values("host") == [&host]);
             match reading.treatment {
                 Treatment::Counted => assert_eq!(status, 429, "{reading:?}"),

@@ -1,6 +1,6 @@
 //! Decisions over gRPC, for a client with Envoy's messages and for Envoy itself.
 
-mod client;
+pub(crate) mod client;
 mod decisions;
 mod envoy;
 mod errors;

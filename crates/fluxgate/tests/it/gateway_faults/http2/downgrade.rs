@@ -7,29 +7,47 @@ use fluxgate_testkit::{WireRequest, wait_until};
 
 use super::super::{config, gateway, script};
 use super::{check, upstream};
+use crate::http2_peers::Http2Upstream;
 use crate::service::Service;
+
+const MALFORMED: &[&str] = &[
+    "connection_headers",
+    "connection_headers_with_a_body",
+    "lengths_without_a_body",
+    "characters",
+    "paths",
+    "pseudo_headers",
+    "body_beyond_its_length",
+    "unusual_targets",
+    "trailers",
+    "hosts",
+];
 
 #[test]
 fn malformed_requests_are_rejected_and_smuggle_nothing() {
     let upstream = upstream();
     let service = gateway(&[upstream.address()], "");
-    check(
-        &service,
-        "downgrade",
-        &[
-            "connection_headers",
-            "connection_headers_with_a_body",
-            "lengths_without_a_body",
-            "characters",
-            "paths",
-            "pseudo_headers",
-            "body_beyond_its_length",
-            "unusual_targets",
-            "trailers",
-            "hosts",
-        ],
-    );
-    for request in upstream.requests() {
+    check(&service, "downgrade", MALFORMED);
+    check_harmless(upstream.requests());
+}
+
+#[test]
+fn malformed_requests_do_not_reach_an_upstream_over_http2() {
+    let upstream = Http2Upstream::start();
+    let service = gateway_over_http2(&upstream);
+    check(&service, "downgrade", MALFORMED);
+    check_harmless(upstream.requests());
+}
+
+/// Starts a gateway to an upstream that speaks HTTP/2.
+fn gateway_over_http2(upstream: &Http2Upstream) -> Service {
+    let config = config(&[upstream.address()], "", "").replace("http:", "h2c:");
+    Service::start(&["gateway"], &config)
+}
+
+/// Checks what an upstream got of malformed requests.
+fn check_harmless(requests: Vec<WireRequest>) {
+    for request in requests {
         assert!(
             ["/x", "/?q", "/host"].contains(&request.target.as_str()),
             "{request:?}"
@@ -74,6 +92,20 @@ fn a_valid_request_becomes_one_valid_request() {
     assert_eq!(requests_to("/cookies")[0].values("cookie"), ["a=b; c=d"]);
     assert!(requests.iter().all(|it| it.version == "HTTP/1.1"));
     assert!(requests.iter().all(|it| it.values("host").len() == 1));
+}
+
+#[test]
+fn a_valid_request_stays_one_over_http2() {
+    let upstream = Http2Upstream::start();
+    let service = gateway_over_http2(&upstream);
+    check(&service, "downgrade", &["valid_requests"]);
+    let requests = upstream.requests();
+    assert_eq!(requests.len(), 11);
+    let mut cookies = requests.iter().filter(|it| it.target == "/cookies");
+    assert_eq!(cookies.next().unwrap().values("cookie"), ["a=b; c=d"]);
+    assert!(requests.iter().all(|it| it.values("host").len() == 1));
+    let mut posts = requests.iter().filter(|it| it.target == "/post");
+    assert!(posts.all(|it| it.body == b"hello"));
 }
 
 #[test]

@@ -4,6 +4,8 @@ use fluxgate_testkit::{RawClient, RawUpstream, Received, WireRequest, wait_until
 
 use super::Case;
 use crate::gateway_faults::{client, gateway, ok_upstream};
+use crate::http2_peers::Http2Upstream;
+use crate::service::Service;
 
 /// After so many failures, the other cases are not run.
 const MAX_FAILURES: usize = 10;
@@ -39,6 +41,7 @@ pub(super) fn run_well_framed(cases: &[Case]) {
 }
 
 fn run_all(cases: &[Case], after_rejection: AfterRejection) {
+    run_over_http2(cases);
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
     let mut failures = Vec::new();
@@ -82,6 +85,95 @@ fn run_all(cases: &[Case], after_rejection: AfterRejection) {
         failures.push(format!("{total} requests arrived, expected {expected}"));
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+/// Runs each case with an upstream that speaks HTTP/2: it gets what one that speaks HTTP/1.1 gets.
+/// Requests do not follow one another there, so each must be complete by itself.
+fn run_over_http2(cases: &[Case]) {
+    let upstream = Http2Upstream::start();
+    let config = format!(
+        "gateway: {{ routes: [ {{ id: all, upstreams: ['{}'] }} ] }}\n",
+        upstream.url()
+    );
+    let service = Service::start(&["gateway"], &config);
+    let mut failures = Vec::new();
+    let mut known = 0;
+    for case in cases {
+        for sending in [Sending::First, Sending::Second, Sending::ByteByByte] {
+            if failures.len() == MAX_FAILURES {
+                continue;
+            }
+            let outcome = run_case_over_http2(case, sending, &service, &upstream, known);
+            known = upstream.requests().len();
+            if let Err(why) = outcome {
+                let bytes = case.bytes.escape_ascii();
+                failures.push(format!("{sending:?} {bytes}\n    over HTTP/2: {why}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+fn run_case_over_http2(
+    case: &Case,
+    sending: Sending,
+    service: &Service,
+    upstream: &Http2Upstream,
+    known: usize,
+) -> Result<(), String> {
+    let mut client = client(service);
+    let mut expected = Vec::new();
+    if let Sending::Second = sending {
+        client.get("/before").map_err(|e| format!("before: {e}"))?;
+        expected.push("GET /before".to_owned());
+    }
+    match sending {
+        Sending::ByteByByte => client.send_byte_by_byte(&case.bytes),
+        Sending::First | Sending::Second => client.send(&case.bytes),
+    }
+    let mut response = client.read_answer();
+    while response.as_ref().is_ok_and(|it| it.status == 100) {
+        response = client.read_answer();
+    }
+    let response = response.map_err(|e| format!("response: {e}"))?;
+    let is_rejected = response.status != 200;
+    if is_rejected && !case.rejected.contains(&response.status) {
+        return Err(format!("rejected with {response:?}"));
+    }
+    // What follows is a request of its own, or nothing.
+    drop(client);
+    let received = upstream.requests().split_off(known);
+    match &case.forwarded {
+        Some(forwarded) if !is_rejected => expected.push(forwarded.line.to_owned()),
+        None if !is_rejected => return Err(format!("forwarded as {received:?}")),
+        _ => {}
+    }
+    let lines: Vec<_> = received.iter().map(WireRequest::line).collect();
+    if !is_same(&lines, &expected) {
+        return Err(format!("received {lines:?}, expected {expected:?}"));
+    }
+    for request in &received {
+        let hosts = request.values("host").len();
+        let length = request.values("content-length");
+        let has_length = length.is_empty() || length == [request.body.len().to_string()];
+        let hop_by_hop = ["connection", "transfer-encoding", "upgrade", "keep-alive"];
+        let has_none = hop_by_hop
+            .iter()
+            .all(|name| request.values(name).is_empty());
+        if hosts != 1 || !has_length || !has_none {
+            return Err(format!("received {request:?}"));
+        }
+    }
+    if let Some(forwarded) = case.forwarded.as_ref().filter(|_| !is_rejected) {
+        let request = received.iter().find(|it| it.line() == forwarded.line);
+        let is_expected = |request: &&WireRequest| {
+            request.body == forwarded.body.as_bytes() && (forwarded.check)(request)
+        };
+        if request.filter(is_expected).is_none() {
+            return Err(format!("received {request:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Runs a case and returns how many requests the upstream received, and whether the gateway

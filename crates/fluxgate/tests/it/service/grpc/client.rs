@@ -11,7 +11,7 @@ use crate::service::Service;
 use crate::support::{project_file, python};
 
 /// A running client, which ends when dropped.
-pub(super) struct Client {
+pub(crate) struct Client {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
@@ -22,7 +22,8 @@ impl Client {
         Self::at(service.address("grpc"))
     }
 
-    fn at(address: SocketAddr) -> Self {
+    /// Starts a client of a server.
+    pub(crate) fn at(address: SocketAddr) -> Self {
         let script = project_file("crates/fluxgate/tests/it/service/grpc/client.py");
         let mut child = Command::new(python())
             .arg(script)
@@ -41,18 +42,18 @@ impl Client {
     }
 
     /// Makes a call and returns its result.
-    pub(super) fn call(&mut self, call: &Value) -> Value {
+    pub(crate) fn call(&mut self, call: &Value) -> Value {
         self.send(call);
         self.next()
     }
 
     /// Makes a call.
-    pub(super) fn send(&mut self, call: &Value) {
+    pub(crate) fn send(&mut self, call: &Value) {
         writeln!(self.stdin, "{call}").unwrap();
     }
 
     /// Returns the next result.
-    pub(super) fn next(&mut self) -> Value {
+    pub(crate) fn next(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the client ended");
@@ -80,7 +81,7 @@ impl Client {
         error(&self.call(&json!({ "call": "check", "request": request })))
     }
 
-    pub(super) fn health(&mut self, service: &str) -> Value {
+    pub(crate) fn health(&mut self, service: &str) -> Value {
         self.call(&json!({ "call": "health", "service": service }))
     }
 }

@@ -1,0 +1,8 @@
+//! Connections to upstreams over HTTP/2, each of which carries many requests.
+
+mod connection;
+mod frame_watch;
+mod pool;
+
+pub(crate) use connection::{Http2Connection, StreamSlot};
+pub(crate) use pool::{DialFailure, Http2Pool, close_expired, close_one_idle};
