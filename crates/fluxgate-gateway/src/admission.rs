@@ -15,11 +15,11 @@ use http::StatusCode;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use tracing::field::display;
 
-use crate::config::{Limits, RouteConfig};
+use crate::config::MAX_CALL_BODY;
 use crate::engine::Engine;
 use crate::error::GatewayError;
 use crate::hop_by_hop::HeaderKind;
-use crate::llm::{MeteredCall, ReadBody, llm_limit_headers};
+use crate::llm::{BodyBuffer, MeteredCall, ReadBody, llm_limit_headers};
 use crate::received_request::ReceivedRequest;
 use crate::routes::{AmbiguousRoute, Route, Routes, host_name};
 use crate::upstream::Assignment;
@@ -28,7 +28,7 @@ use calls::CallPolicy;
 /// A request that may be forwarded.
 #[derive(Debug)]
 pub(crate) struct Admission<'g> {
-    pub(crate) route: &'g Route,
+    pub(crate) route: &'g Arc<Route>,
     pub(crate) limit_headers: LimitHeaders<Decision>,
     /// The slots of the request, until its response has ended.
     pub(crate) held: HeldUntilDropped,
@@ -42,7 +42,9 @@ pub(crate) struct Admission<'g> {
 
 /// A request that the gateway answers itself.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct Refusal<'g> {
+    /// The route, if the request has one.
+    pub(crate) route: Option<&'g Arc<Route>>,
     pub(crate) limit_headers: LimitHeaders<Decision>,
     cause: Cause,
 }
@@ -58,42 +60,34 @@ enum Cause {
 pub(crate) struct AdmissionPolicy<E> {
     engine: Arc<E>,
     routes: Routes,
-    /// The largest body in bytes.
-    max_body: Option<u64>,
     calls: CallPolicy,
 }
 
 impl<E: Engine> AdmissionPolicy<E> {
-    pub(crate) fn new(
-        routes: Vec<RouteConfig>,
-        limits: &Limits,
-        llm_buffer: u64,
-        engine: Arc<E>,
-    ) -> Self {
-        let max_body = limits.body_bytes.map(u64::from);
+    pub(crate) fn new(engine: Arc<E>, routes: Routes, bodies: &Arc<BodyBuffer>) -> Self {
         Self {
             engine,
-            routes: Routes::new(routes),
-            max_body,
-            calls: CallPolicy::new(max_body, llm_buffer),
+            routes,
+            calls: CallPolicy::new(bodies),
         }
     }
 
     /// Finds the route of a request and evaluates its filters, one after the other.
-    pub(crate) async fn admit<H: RequestHead + Sync>(
-        &self,
+    pub(crate) async fn admit<'g, H: RequestHead + Sync>(
+        &'g self,
         request: &ReceivedRequest<'_, H>,
         body: &mut impl ReadBody,
         origin: &Origin<'_>,
-    ) -> Result<Admission<'_>, Refusal> {
-        let reject = |error, route| {
-            self.log_refusal(&error, origin, route, None);
-            Refusal::new(error, LimitHeaders::default())
+    ) -> Result<Admission<'g>, Refusal<'g>> {
+        let reject = |error, route: Option<&'g Arc<Route>>| {
+            self.log_refusal(&error, origin, route.map(|route| &**route), None);
+            Refusal::new(error, route, LimitHeaders::default())
         };
         let (route, repeats_identity) = match self.route(request, origin) {
             Ok(found) => found,
             Err((error, route)) => return Err(reject(error, route)),
         };
+        body.limit(route.max_body);
         if !route.filters.is_empty() && !self.engine.is_ready() {
             return Err(reject(GatewayError::NotReady, Some(route)));
         }
@@ -105,9 +99,13 @@ impl<E: Engine> AdmissionPolicy<E> {
             let llm = route.llm.filter(|llm| llm.filter == index);
             let (outcome, call) = match llm {
                 // The future is large, and most routes have no calls.
-                Some(llm) => Box::pin(self.calls.evaluate(llm, filter, &handler, request, body))
-                    .await
-                    .map_err(|error| reject(error, Some(route)))?,
+                Some(llm) => {
+                    let max = route.max_body.unwrap_or(MAX_CALL_BODY);
+                    let calls = &self.calls;
+                    Box::pin(calls.evaluate((llm, max), filter, &handler, request, body))
+                        .await
+                        .map_err(|error| reject(error, Some(route)))?
+                }
                 None => (evaluate(filter, &handler, request.incoming()).await, None),
             };
             match outcome {
@@ -141,6 +139,7 @@ impl<E: Engine> AdmissionPolicy<E> {
                     limit_headers.set_others(llm_limit_headers(&limit_headers));
                     let cause = Cause::Denied(filter.failed_closed());
                     return Err(Refusal {
+                        route: Some(route),
                         limit_headers,
                         cause,
                     });
@@ -172,7 +171,7 @@ impl<E: Engine> AdmissionPolicy<E> {
         &self,
         request: &ReceivedRequest<'_, H>,
         origin: &Origin<'_>,
-    ) -> Result<(&Route, bool), (GatewayError, Option<&Route>)> {
+    ) -> Result<(&Arc<Route>, bool), (GatewayError, Option<&Arc<Route>>)> {
         let found = self
             .routes
             .find(request.head, request.path, host_name(request.host));
@@ -186,7 +185,7 @@ impl<E: Engine> AdmissionPolicy<E> {
                 ));
             }
         };
-        let ambiguous = |reason| (GatewayError::Ambiguous(reason), None);
+        let ambiguous = |reason| (GatewayError::Ambiguous(reason), Some(route));
         let repeats = route.repeats_identity(request.head);
         let repeats = repeats.map_err(|bad| ambiguous(bad.reason()))?;
         let mut options = request.connection.iter();
@@ -195,9 +194,9 @@ impl<E: Engine> AdmissionPolicy<E> {
                 "Connection names a header that requests are routed or counted by",
             ));
         }
-        match (self.max_body, request.body_length) {
+        match (route.max_body, request.body_length) {
             (Some(max), Some(length)) if length > max => {
-                Err((GatewayError::BodyTooLarge(max), None))
+                Err((GatewayError::BodyTooLarge(max), Some(route)))
             }
             _ => Ok((route, repeats)),
         }
@@ -254,6 +253,11 @@ impl<E: Engine> AdmissionPolicy<E> {
         }
     }
 
+    /// Returns all routes.
+    pub(crate) fn routes(&self) -> &[Arc<Route>] {
+        self.routes.all()
+    }
+
     /// Logs why a request is not forwarded, unless the engine leaves it out.
     pub(crate) fn log_refusal(
         &self,
@@ -287,17 +291,30 @@ impl<E: Engine> AdmissionPolicy<E> {
     }
 }
 
-impl Refusal {
+impl<'g> Refusal<'g> {
     /// A request that fails with this error after these filters.
-    pub(crate) fn new(error: GatewayError, mut limit_headers: LimitHeaders<Decision>) -> Self {
+    pub(crate) fn new(
+        error: GatewayError,
+        route: Option<&'g Arc<Route>>,
+        mut limit_headers: LimitHeaders<Decision>,
+    ) -> Self {
         if let Some(seconds) = error.retry_after() {
             limit_headers.set_others(vec![(RETRY_AFTER, seconds.into())]);
         } else if matches!(error, GatewayError::InvalidToken) {
             limit_headers.set_others(vec![(WWW_AUTHENTICATE, INVALID_TOKEN_CHALLENGE)]);
         }
         Self {
+            route,
             limit_headers,
             cause: Cause::Error(error),
+        }
+    }
+
+    /// Returns why the request is refused, unless a filter denies it.
+    pub(crate) fn error(&self) -> Option<&GatewayError> {
+        match &self.cause {
+            Cause::Error(error) => Some(error),
+            Cause::Denied(_) => None,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The configuration of a gateway.
 
+mod upstreams;
+
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -8,6 +10,10 @@ use std::time::Duration;
 use fluxgate_core::path::PathSet;
 use fluxgate_http::Filter;
 use fluxgate_llm::Reserve;
+
+pub use upstreams::{
+    HealthConfig, RetryConfig, RetryOn, RouteBodyLimit, RouteTimeouts, UpstreamConfig,
+};
 
 /// What the gateway forwards, and within which bounds.
 #[derive(Clone, Debug)]
@@ -30,7 +36,16 @@ pub struct RouteConfig {
     /// The requests that the route is for.
     pub matches: RouteMatch,
     /// The upstreams; at least one.
-    pub upstreams: Vec<UpstreamTarget>,
+    pub upstreams: Vec<UpstreamConfig>,
+    /// The active health check of the upstreams, if there is one.
+    pub health: Option<HealthConfig>,
+    /// Which requests are tried again. By default those that were certainly not sent, once with
+    /// each upstream.
+    pub retry: Option<RetryConfig>,
+    /// How long things may take, where it differs from the gateway.
+    pub timeouts: RouteTimeouts,
+    /// The size of the body of a request, if it differs from the gateway.
+    pub body_bytes: Option<RouteBodyLimit>,
     /// The filters, in the order in which they evaluate a request.
     pub filters: Vec<Arc<Filter>>,
     /// How calls to language models are counted, if they are.
@@ -198,6 +213,27 @@ impl UpstreamTarget {
         match self {
             Self::Echo => None,
             Self::Http { host, port, .. } => Some(format!("{host}:{port}")),
+        }
+    }
+
+    /// Returns the host as requests name it, with the port unless it is that of the scheme.
+    pub(crate) fn authority(&self) -> String {
+        match self {
+            Self::Echo => "echo".to_owned(),
+            Self::Http {
+                scheme, host, port, ..
+            } => {
+                let default = if *scheme == UpstreamScheme::Https {
+                    443
+                } else {
+                    80
+                };
+                if *port == default {
+                    host.clone()
+                } else {
+                    format!("{host}:{port}")
+                }
+            }
         }
     }
 }

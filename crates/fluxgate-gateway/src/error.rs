@@ -6,6 +6,8 @@ use fluxgate_http::Problem;
 use fluxgate_llm::RequestError;
 use http::StatusCode;
 
+use crate::observer::EjectionCause;
+
 /// Why the gateway answers with an error of its own.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GatewayError {
@@ -134,6 +136,24 @@ impl GatewayError {
             other => other.to_string(),
         };
         Problem::new(self.status(), detail)
+    }
+
+    /// Returns what takes an upstream out that fails with this error.
+    pub(crate) fn ejection_cause(&self) -> EjectionCause {
+        match self {
+            Self::Unreachable(_) => EjectionCause::Connect,
+            Self::ConnectTimeout | Self::ResponseTimeout => EjectionCause::Timeout,
+            Self::NoResponse(_) | Self::Refused(_) => EjectionCause::Reset,
+            _ => EjectionCause::Response,
+        }
+    }
+
+    /// Returns the error with its cause, for logs.
+    pub(crate) fn with_cause(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(cause) => format!("{self}: {cause}"),
+            None => self.to_string(),
+        }
     }
 
     /// Returns the error of a connection attempt.

@@ -33,6 +33,8 @@ use crate::forward::{ForwardOutcome, UpstreamResponse};
 use crate::gateway::Gateway;
 use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::received_request::{ConnectionInfo, ReceivedRequest};
+use crate::request_record::{RequestRecord, early_end, facts_of};
+use crate::routes::Route;
 use crate::upstream::pool;
 use crate::upstream_request::{RequestOptions, write_request};
 use client::Client;
@@ -108,6 +110,14 @@ pub(crate) async fn serve<E: Engine, S: ClientStream>(
     }
 }
 
+/// A request, in all its forms.
+#[derive(Clone, Copy)]
+struct FastExchange<'r, 'b> {
+    request: &'r FastRequest<'b>,
+    received: &'r ReceivedRequest<'r, FastRequest<'b>>,
+    origin: &'r Origin<'r>,
+}
+
 /// A connection on the fast path.
 struct Connection<'g, E, S> {
     gateway: &'g Arc<Gateway<E>>,
@@ -115,7 +125,7 @@ struct Connection<'g, E, S> {
     info: ConnectionInfo,
 }
 
-impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
+impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
     /// Admits and forwards a request, or answers it otherwise.
     async fn serve(
         &mut self,
@@ -123,6 +133,9 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> ConnectionFate {
         let gateway = self.gateway;
+        let observer = gateway.observer.as_deref();
+        let mut record = RequestRecord::start(observer.is_some());
+        record.bytes_in = request.body.len() as u64;
         let origin = Origin::with_ids(
             Listener::Gateway,
             request.header(request_id::NAME),
@@ -138,15 +151,46 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             upgrades: false,
             client: self.info,
         };
+        let exchange = FastExchange {
+            request,
+            received: &received,
+            origin: &origin,
+        };
+        let (fate, route) = self.respond(exchange, (out, scratch), &mut record).await;
+        let counts = route.map_or(&*gateway.unrouted, |route| &route.counts.responses);
+        let observer = observer.map(|it| (it, facts_of(&received, "HTTP/1.1", route, &origin)));
+        record.finish(counts, route, observer);
+        fate
+    }
+
+    /// Admits and forwards a request, or answers it otherwise. Returns its route, too, if it has
+    /// one that is known.
+    async fn respond(
+        &mut self,
+        exchange: FastExchange<'_, '_>,
+        (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
+        record: &mut RequestRecord,
+    ) -> (ConnectionFate, Option<&'g Route>) {
+        let gateway = self.gateway;
+        let FastExchange {
+            request,
+            received,
+            origin,
+        } = exchange;
         let mut arrived = ArrivedBody(request.body);
-        let admission = gateway.policy.admit(&received, &mut arrived, &origin);
+        let admission = gateway.policy.admit(received, &mut arrived, origin);
         let mut admitted = match self.client.unless_gone(admission).await {
             Some(Ok(admitted)) => admitted,
             Some(Err(rejected)) => {
-                return self.reject(request, &rejected, &origin, out, scratch).await;
+                let route = rejected.route.map(|route| &**route);
+                let output = (out, scratch);
+                let fate = self.reject(exchange, &rejected, output, record).await;
+                return (fate, route);
             }
-            None => return ConnectionFate::Ended,
+            None => return (ConnectionFate::Ended, None),
         };
+        let route = &**admitted.route;
+        record.decided(admitted.limit_headers.last());
         out.clear();
         let options = RequestOptions {
             target: request.target,
@@ -156,9 +200,9 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         write_request(
             &gateway.policy,
             (out, scratch),
-            &received,
+            received,
             &admitted,
-            &origin,
+            origin,
             options,
         );
         let head = out.len();
@@ -180,25 +224,27 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         };
         let (mut is_last, closing) = (self.client.is_last, self.client.closing);
         let limit_headers = &admitted.limit_headers;
-        let forwarding = gateway
-            .forwarder
-            .forward(admitted.route, outgoing, |head, out| {
-                is_last |= closing.is_cancelled();
-                let mut is_resized = false;
-                if let Some(call) = &mut call {
-                    let headers = head.headers.iter().copied();
-                    call.answered(head.status, headers);
-                    is_resized = call.removes_events;
-                }
-                response::write_head(out, head, is_resized, limit_headers);
-                write_end_of_head(out, limit_headers, &origin, is_last);
-            });
-        match self.client.unless_gone(forwarding).await {
+        let forwarding = gateway.forwarder.forward(route, outgoing, |head, out| {
+            is_last |= closing.is_cancelled();
+            let mut is_resized = false;
+            if let Some(call) = &mut call {
+                let headers = head.headers.iter().copied();
+                call.answered(head.status, headers);
+                is_resized = call.removes_events;
+            }
+            response::write_head(out, head, is_resized, limit_headers);
+            write_end_of_head(out, limit_headers, origin, is_last);
+        });
+        let fate = match self.client.unless_gone(forwarding).await {
             None => ConnectionFate::Ended,
             Some(Ok(ForwardOutcome::Response(response))) => {
                 let status = response.exchange.status;
-                gateway.engine.record_response(status, &origin);
-                match self.copy_body(response, call).await {
+                gateway.engine.record_response(status, origin);
+                record.status = Some(status);
+                record.attempts = response.attempts;
+                record.assigned(Some(&response.assignment));
+                let idle = route.timeouts.idle;
+                match self.copy_body(response, call, idle, record).await {
                     BodyEnd::Early => ConnectionFate::Ended,
                     _ if is_last => ConnectionFate::Last,
                     _ => ConnectionFate::Next,
@@ -206,8 +252,12 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             }
             Some(Ok(ForwardOutcome::Http2(response))) => {
                 let status = response.exchange.status;
-                gateway.engine.record_response(status, &origin);
-                match Box::pin(self.copy_http2_body(*response, call)).await {
+                gateway.engine.record_response(status, origin);
+                record.status = Some(status);
+                record.attempts = response.attempts;
+                record.assigned(Some(&response.assignment));
+                let idle = route.timeouts.idle;
+                match Box::pin(self.copy_http2_body(*response, call, idle, record)).await {
                     BodyEnd::Early => ConnectionFate::Ended,
                     _ if is_last => ConnectionFate::Last,
                     _ => ConnectionFate::Next,
@@ -222,22 +272,24 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                     fields: b"",
                     body: body.as_bytes(),
                 };
-                self.answer(request, answer, limit_headers, &origin, out)
+                self.answer(exchange, answer, limit_headers, out, record)
                     .await
             }
             Some(Err(failed)) => {
                 MeteredCall::fail(call, failed.is_sent);
                 let assignment = failed.assignment.as_ref();
-                gateway.policy.log_refusal(
-                    &failed.error,
-                    &origin,
-                    Some(admitted.route),
-                    assignment,
-                );
-                let rejected = Refusal::new(failed.error, admitted.limit_headers);
-                self.reject(request, &rejected, &origin, out, scratch).await
+                record.attempts = failed.attempts;
+                record.assigned(assignment);
+                gateway
+                    .policy
+                    .log_refusal(&failed.error, origin, Some(route), assignment);
+                let limit_headers = admitted.limit_headers;
+                let rejected = Refusal::new(failed.error, Some(admitted.route), limit_headers);
+                let output = (out, scratch);
+                self.reject(exchange, &rejected, output, record).await
             }
-        }
+        };
+        (fate, Some(route))
     }
 
     /// Copies the body of a response to the client, after its head. Keeps the connection to
@@ -246,12 +298,16 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         &mut self,
         response: UpstreamResponse<()>,
         call: Option<Box<MeteredCall>>,
+        idle: Duration,
+        record: &mut RequestRecord,
     ) -> BodyEnd {
         let (mut exchange, gateway) = (response.exchange, self.gateway);
         let mut copy = BodyCopy {
             stream: &mut exchange.stream,
             client: &mut self.client,
-            idle: gateway.timeouts.idle,
+            idle,
+            copied: 0,
+            is_cut_off: false,
         };
         let Buffers { input, output, .. } = &mut exchange.buffers;
         let (framing, unread) = (exchange.framing, exchange.unread);
@@ -262,6 +318,11 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                 Box::pin(copy.run_metered(framing, call, output, input, unread)).await
             }
         };
+        record.bytes_out = copy.copied;
+        if end == BodyEnd::Early {
+            let is_cut_off = copy.is_cut_off;
+            record.failed(|| early_end(is_cut_off).to_owned());
+        }
         if exchange.keeps_alive && end == BodyEnd::Complete {
             let upstream = response.assignment.upstream.number;
             pool::put(upstream, exchange.stream, &gateway.forwarder.connections);
@@ -273,15 +334,15 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
     /// Answers a request that is not forwarded.
     async fn reject(
         &mut self,
-        request: &FastRequest<'_>,
-        rejected: &Refusal,
-        origin: &Origin<'_>,
-        out: &mut Vec<u8>,
-        body: &mut Vec<u8>,
+        exchange: FastExchange<'_, '_>,
+        rejected: &Refusal<'_>,
+        (out, body): (&mut Vec<u8>, &mut Vec<u8>),
+        record: &mut RequestRecord,
     ) -> ConnectionFate {
+        record.refused(rejected);
         body.clear();
         self.client.is_last |= rejected.closes_connection();
-        let content_type = request.header_lines("content-type").next();
+        let content_type = exchange.request.header_lines("content-type").next();
         let answer = match content_type.filter(|content_type| is_grpc(content_type)) {
             Some(content_type) => {
                 rejected.grpc_status().write_text(body);
@@ -299,18 +360,20 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                 body,
             },
         };
-        self.answer(request, answer, &rejected.limit_headers, origin, out)
+        self.answer(exchange, answer, &rejected.limit_headers, out, record)
             .await
     }
 
     /// Answers with a response of the gateway itself.
     async fn answer(
         &mut self,
-        request: &FastRequest<'_>,
+        FastExchange {
+            request, origin, ..
+        }: FastExchange<'_, '_>,
         answer: OwnAnswer<'_>,
         limit_headers: &LimitHeaders<Decision>,
-        origin: &Origin<'_>,
         out: &mut Vec<u8>,
+        record: &mut RequestRecord,
     ) -> ConnectionFate {
         let OwnAnswer {
             status,
@@ -331,6 +394,10 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         }
         let engine = &self.gateway.engine;
         engine.record_response(status.as_u16(), origin);
+        record.status = Some(status.as_u16());
+        if request.method != "HEAD" {
+            record.bytes_out = body.len() as u64;
+        }
         if !self.client.send(out).await {
             ConnectionFate::Ended
         } else if is_last {
@@ -354,6 +421,9 @@ struct OwnAnswer<'a> {
 struct ArrivedBody<'a>(&'a [u8]);
 
 impl ReadBody for ArrivedBody<'_> {
+    /// Its length is declared, and is checked with the head.
+    fn limit(&mut self, _: Option<u64>) {}
+
     async fn has_arrived(&mut self) -> bool {
         true
     }

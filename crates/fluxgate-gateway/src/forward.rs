@@ -1,25 +1,42 @@
 //! Forwards a request to an upstream of its route.
 
 mod multiplexed;
+mod retry;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quanta::Instant;
 
 use crate::config::Timeouts;
 use crate::error::GatewayError;
-use crate::exchange::{Exchange, ExchangeError, Http2Exchange, OutgoingRequest, ResponseHead};
+use crate::exchange::{
+    Exchange, ExchangeError, ExpectedResponse, Http2Exchange, OutgoingRequest, ResponseHead,
+};
 use crate::request_body::RequestBody;
 use crate::routes::Route;
 use crate::upstream::{
-    Assignment, AttemptedUpstreams, ConnectionLimit, Protocol, TlsClients, UpstreamStream, pool,
+    Assignment, AttemptedUpstreams, ConnectionLimit, Protocol, TlsClients, Upstream,
+    UpstreamStream, pool,
 };
+use multiplexed::Sent;
+use retry::Retry;
 
 /// Sends requests to upstreams. There is one for all cores.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
-    pub(crate) timeouts: Timeouts,
     pub(crate) connections: Arc<ConnectionLimit>,
     /// How to connect over TLS.
     pub(crate) tls: TlsClients,
+}
+
+/// How often a request was tried, and how long the last attempt took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Attempts {
+    pub(crate) count: u32,
+    /// From the start of the last attempt to the head of its response, or to its failure.
+    pub(crate) last: Option<Duration>,
 }
 
 /// A response whose head has been read.
@@ -30,6 +47,7 @@ pub(crate) struct UpstreamResponse<T> {
     pub(crate) head: T,
     /// Counts the request as outstanding.
     pub(crate) assignment: Assignment,
+    pub(crate) attempts: Attempts,
 }
 
 /// A response over HTTP/2 whose head has been read.
@@ -40,6 +58,7 @@ pub(crate) struct Http2Response<T> {
     pub(crate) head: T,
     /// Counts the request as outstanding.
     pub(crate) assignment: Assignment,
+    pub(crate) attempts: Attempts,
 }
 
 /// The result of forwarding a request.
@@ -63,6 +82,7 @@ pub(crate) struct ForwardError {
     pub(crate) assignment: Option<Assignment>,
     /// Whether an upstream may have read part of the request, and acted upon it.
     pub(crate) is_sent: bool,
+    pub(crate) attempts: Attempts,
 }
 
 impl ForwardError {
@@ -72,6 +92,7 @@ impl ForwardError {
             error,
             assignment: None,
             is_sent: false,
+            attempts: Attempts::default(),
         }
     }
 }
@@ -101,6 +122,11 @@ impl AttemptFailure {
         }
     }
 
+    /// Returns whether the upstream has failed, and not the client or the gateway itself.
+    fn is_of_upstream(&self) -> bool {
+        self.is_fault || (self.is_sent && self.error.status().is_server_error())
+    }
+
     /// The failure of a request over a new connection.
     fn on_new(error: ExchangeError) -> Self {
         let (error, is_sent) = match error {
@@ -116,88 +142,155 @@ impl AttemptFailure {
     }
 }
 
-/// Records that an upstream failed; returns whether another may be tried.
-fn failed(
-    failure: AttemptFailure,
-    assignment: Assignment,
-    tried: &mut AttemptedUpstreams,
-    last: &mut Option<ForwardError>,
-) -> bool {
-    if failure.is_fault {
-        assignment.failed();
-    }
-    tried.push(assignment.upstream.number);
-    *last = Some(ForwardError {
-        error: failure.error,
-        assignment: Some(assignment),
-        is_sent: failure.is_sent,
-    });
-    failure.may_try_next
-}
-
 impl Forwarder {
-    /// Tries the upstreams of the route until one of them has been sent part of the request.
-    /// `on_head` gets the head of the response and an output buffer.
+    /// Tries the upstreams of the route until one of them has been sent part of the request, or as
+    /// often as the route says. `on_head` gets the head of the response and an output buffer.
     pub(crate) async fn forward<T>(
         &self,
         route: &Route,
         mut request: OutgoingRequest<'_>,
         mut on_head: impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
     ) -> Result<ForwardOutcome<T>, ForwardError> {
+        let timeouts = &route.timeouts;
+        let retry = Retry::of(route, method_of(request.bytes), request.body.is_none());
         let mut tried = AttemptedUpstreams::new();
+        let mut attempts = Attempts::default();
         let mut last = None;
-        while let Some(assignment) = route.upstreams.assign(&tried) {
-            let protocol = assignment.upstream.protocol;
-            if protocol != Protocol::Http1 || request.needs_http2 {
-                if protocol == Protocol::Echo {
-                    return Ok(ForwardOutcome::Echo(request.body.take()));
+        loop {
+            let assignment = match route.upstreams.assign(&tried) {
+                Some(assignment) => assignment,
+                // All were tried, and the route wants more attempts.
+                None if retry.is_some() && !tried.is_empty() => {
+                    tried.clear();
+                    continue;
                 }
+                None => break,
+            };
+            let protocol = assignment.upstream.protocol;
+            if protocol == Protocol::Echo {
+                return Ok(ForwardOutcome::Echo(request.body.take()));
+            }
+            if attempts.count > 0 {
+                route.counts.retries.fetch_add(1, Ordering::Relaxed);
+            }
+            attempts.count += 1;
+            let count = attempts.count;
+            // `None` for a response that another attempt replaces.
+            let mut on_final_head = |head: &ResponseHead<'_>, out: &mut Vec<u8>| {
+                let is_final = retry.is_none_or(|it| !it.permits_instead(count, head.status));
+                is_final.then(|| on_head(head, out))
+            };
+            let started = Instant::now();
+            let sent = if protocol == Protocol::Http1 && !request.needs_http2 {
+                if request.body.is_some() {
+                    let permit = self.permit_open_body(&mut request, timeouts).await;
+                    permit.map_err(ForwardError::unsent)?;
+                }
+                let sent = self.send(&assignment, &mut request, timeouts, &mut on_final_head);
+                sent.await
+                    .map(|(exchange, head)| Sent::Http1(exchange, head))
+            } else {
                 // The future is large, and most requests go over HTTP/1.1.
-                let sending = self.send_multiplexed(assignment, &mut request, &mut on_head);
-                match Box::pin(sending).await {
-                    Ok(outcome) => return Ok(outcome),
-                    Err((failure, assignment)) => {
-                        if !failed(failure, assignment, &mut tried, &mut last) {
-                            break;
+                let sent =
+                    self.send_multiplexed(&assignment, &mut request, timeouts, &mut on_final_head);
+                Box::pin(sent).await
+            };
+            let took = Instant::now().saturating_duration_since(started);
+            attempts.last = Some(took);
+            let of_route = &assignment.upstream.of_route;
+            let failure = match sent {
+                Ok(sent) => {
+                    of_route.count_response(sent.status(), took);
+                    assignment.succeeded();
+                    match sent {
+                        Sent::Http1(exchange, Some(head)) => {
+                            return Ok(ForwardOutcome::Response(UpstreamResponse {
+                                exchange,
+                                head,
+                                assignment,
+                                attempts,
+                            }));
+                        }
+                        Sent::Http2(exchange, Some(head)) => {
+                            return Ok(ForwardOutcome::Http2(Box::new(Http2Response {
+                                exchange,
+                                head,
+                                assignment,
+                                attempts,
+                            })));
+                        }
+                        Sent::Http1(_, None) | Sent::Http2(_, None) => {
+                            tried.push(assignment.upstream.number);
+                            continue;
                         }
                     }
                 }
-                continue;
+                Err(failure) => failure,
+            };
+            let is_upstream = failure.is_of_upstream();
+            let error = &failure.error;
+            if is_upstream {
+                of_route.count_response(error.status().as_u16(), took);
             }
-            if request.body.is_some() {
-                let permit = self.permit_open_body(&mut request).await;
-                permit.map_err(ForwardError::unsent)?;
+            if failure.is_fault {
+                assignment.failed(error.ejection_cause(), || error.with_cause());
             }
-            match self.send(&assignment, &mut request, &mut on_head).await {
-                Ok((exchange, head)) => {
-                    assignment.succeeded();
-                    return Ok(ForwardOutcome::Response(UpstreamResponse {
-                        exchange,
-                        head,
-                        assignment,
-                    }));
-                }
-                Err(failure) => {
-                    if !failed(failure, assignment, &mut tried, &mut last) {
-                        break;
-                    }
-                }
+            let may_try_again = match &retry {
+                Some(retry) if is_upstream => retry.permits_after(count, error, failure.is_sent),
+                Some(retry) => failure.may_try_next && retry.has_attempts(count),
+                None => failure.may_try_next,
+            };
+            tried.push(assignment.upstream.number);
+            last = Some(ForwardError {
+                error: failure.error,
+                assignment: Some(assignment),
+                is_sent: failure.is_sent,
+                attempts,
+            });
+            if !may_try_again {
+                break;
             }
         }
         // A route has at least one upstream, so one has failed.
         Err(last.unwrap_or_else(|| ForwardError::unsent(GatewayError::NoRoute)))
     }
 
+    /// Sends a health check to an upstream; returns the status of the response.
+    pub(crate) async fn check(
+        &self,
+        upstream: &Arc<Upstream>,
+        request: &[u8],
+        timeouts: &Timeouts,
+    ) -> Result<u16, GatewayError> {
+        let assignment = Assignment::of_check(upstream);
+        let mut request = OutgoingRequest {
+            bytes: request,
+            body: None,
+            wanted: ExpectedResponse::default(),
+            needs_http2: false,
+        };
+        let mut on_head = |_: &ResponseHead<'_>, _: &mut Vec<u8>| ();
+        let sent = if upstream.protocol == Protocol::Http1 {
+            let sent = self.send(&assignment, &mut request, timeouts, &mut on_head);
+            sent.await.map(|(exchange, ())| exchange.status)
+        } else {
+            let sent = self.send_multiplexed(&assignment, &mut request, timeouts, &mut on_head);
+            Box::pin(sent).await.map(|sent| sent.status())
+        };
+        sent.map_err(|failure| failure.error)
+    }
+
     /// Waits until a request may hold a connection, if its body is incomplete.
     async fn permit_open_body(
         &self,
         request: &mut OutgoingRequest<'_>,
+        timeouts: &Timeouts,
     ) -> Result<(), GatewayError> {
         if let Some(body) = &mut request.body
             && body.needs_permit().await?
         {
-            let timeout = self.timeouts.connect;
-            body.hold(self.connections.acquire_open_body(timeout).await?);
+            let permit = self.connections.acquire_open_body(timeouts.connect);
+            body.hold(permit.await?);
         }
         Ok(())
     }
@@ -207,18 +300,19 @@ impl Forwarder {
         &self,
         assignment: &Assignment,
         request: &mut OutgoingRequest<'_>,
+        timeouts: &Timeouts,
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
     ) -> Result<(Exchange, T), AttemptFailure> {
         let upstream = &assignment.upstream;
         while let Some(stream) = pool::take(upstream.number) {
-            match Exchange::begin(stream, request, &self.timeouts, on_head).await {
+            match Exchange::begin(stream, request, timeouts, on_head).await {
                 Ok(begun) => return Ok(begun),
                 Err(ExchangeError::Unsent(_)) => {}
                 Err(ExchangeError::Sent(error)) => return Err(AttemptFailure::on_reused(error)),
             }
         }
-        let stream = self.connect(assignment, false).await?;
-        let begun = Exchange::begin(stream, request, &self.timeouts, on_head).await;
+        let stream = self.connect(assignment, timeouts, false).await?;
+        let begun = Exchange::begin(stream, request, timeouts, on_head).await;
         begun.map_err(AttemptFailure::on_new)
     }
 
@@ -226,9 +320,10 @@ impl Forwarder {
     async fn connect(
         &self,
         assignment: &Assignment,
+        timeouts: &Timeouts,
         http1_only: bool,
     ) -> Result<UpstreamStream, AttemptFailure> {
-        let timeout = self.timeouts.connect;
+        let timeout = timeouts.connect;
         let permit = self.connections.acquire(timeout).await;
         let permit = permit.map_err(|error| AttemptFailure {
             error,
@@ -248,4 +343,10 @@ impl Forwarder {
             is_fault: true,
         })
     }
+}
+
+/// Returns the method of a request, with which its head begins.
+fn method_of(bytes: &[u8]) -> &str {
+    let end = bytes.iter().position(|byte| *byte == b' ');
+    std::str::from_utf8(&bytes[..end.unwrap_or(0)]).unwrap_or_default()
 }

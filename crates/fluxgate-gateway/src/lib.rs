@@ -8,6 +8,7 @@
 
 mod admission;
 mod config;
+mod counts;
 mod echo;
 mod engine;
 mod error;
@@ -19,24 +20,31 @@ mod forwarded_headers;
 #[doc(hidden)]
 pub mod fuzz;
 mod gateway;
+mod health_check;
 mod hop_by_hop;
 mod http_server;
 mod llm;
+mod observer;
 mod received_request;
 mod request_body;
 mod request_checks;
+mod request_record;
 mod routes;
 mod timeouts;
 mod upstream;
 mod upstream_request;
 
 pub use config::{
-    Config, HostPattern, Limits, LlmConfig, MAX_CALL_BODY, OnAbort, RouteConfig, RouteMatch,
-    Timeouts, UnknownCalls, UpstreamScheme, UpstreamTarget,
+    Config, HealthConfig, HostPattern, Limits, LlmConfig, MAX_CALL_BODY, OnAbort, RetryConfig,
+    RetryOn, RouteBodyLimit, RouteConfig, RouteMatch, RouteTimeouts, Timeouts, UnknownCalls,
+    UpstreamConfig, UpstreamScheme, UpstreamTarget,
 };
-pub use engine::Engine;
+pub use counts::{DURATION_BOUNDS, ResponseTotals, STATUS_CLASS_NAMES};
+pub use engine::{EndedRequest, Engine, RequestFacts, RequestObserver};
 pub use fluxgate_http::TrustError;
 pub use fluxgate_llm::Reserve;
-pub use gateway::Gateway;
+pub use gateway::{Gateway, Observers, RouteStatus};
 pub use http_server::serve;
 pub use llm::{CallEnd, CallObserver};
+pub use observer::{EjectionCause, UpstreamChange, UpstreamObserver};
+pub use upstream::UpstreamStatus;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(crate) struct RequestBody {
     awaits_continue: bool,
     /// Held until the body is complete.
     permit: Option<OpenBodyPermit>,
+    /// Counts the bytes that arrive, if anyone wants to know.
+    counted: Option<Arc<AtomicU64>>,
     has_ended: bool,
     /// What comes first, because it was returned before and put back.
     again: VecDeque<Bytes>,
@@ -86,6 +89,7 @@ impl RequestBody {
             first: None,
             awaits_continue,
             permit: None,
+            counted: None,
             has_ended: false,
             again: VecDeque::new(),
             announced: Vec::new(),
@@ -104,6 +108,7 @@ impl RequestBody {
             first: None,
             awaits_continue: false,
             permit: None,
+            counted: None,
             has_ended: false,
             again: VecDeque::new(),
             announced: Vec::new(),
@@ -143,6 +148,16 @@ impl RequestBody {
             Some(Some(Err(_))) => Err(GatewayError::BodyAborted),
             _ => Ok(is_incomplete && self.permit.is_none()),
         }
+    }
+
+    /// Bounds the size. Nothing has been read yet.
+    pub(crate) fn limit(&mut self, max: Option<u64>) {
+        self.limit = max.map(|max| (max, max));
+    }
+
+    /// Adds the bytes that arrive to a counter.
+    pub(crate) fn count_into(&mut self, counter: &Arc<AtomicU64>) {
+        self.counted = Some(Arc::clone(counter));
     }
 
     /// Holds a permit until the body is complete.
@@ -231,6 +246,9 @@ impl RequestBody {
             Some(Err(_)) => return Poll::Ready(Some(Err(GatewayError::BodyAborted))),
             None => None,
         };
+        if let (Some(data), Some(counted)) = (&data, &self.counted) {
+            counted.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
         if let (Some(data), Some((max, left))) = (&data, &mut self.limit) {
             let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
             match left.checked_sub(length) {

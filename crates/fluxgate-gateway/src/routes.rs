@@ -1,19 +1,30 @@
 //! Finds the route of a request.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use fluxgate_core::path::RequestPath;
 use fluxgate_http::{BadRequest, Filter, RequestHead, are_alike, is_plain_name};
 use fluxgate_llm::Api;
+use quanta::Instant;
 
-use crate::config::{LlmConfig, RouteConfig, RouteMatch, UpstreamTarget};
-use crate::upstream::{Balancer, Upstream};
+use crate::config::{
+    HealthConfig, LlmConfig, RetryConfig, RouteBodyLimit, RouteConfig, RouteMatch, Timeouts,
+    UpstreamTarget,
+};
+use crate::counts::{ResponseCounts, Samples};
+use crate::upstream::{Balancer, UpstreamRegistry};
+
+/// The largest body that is kept to be sent again.
+const MAX_KEPT_BODY: u64 = 64 * 1024;
 
 /// The routes. The first that matches a request applies.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    routes: Vec<Route>,
+    routes: Vec<Arc<Route>>,
     /// Whether a route matches a header whose name is not plain.
     pub(crate) has_odd_header: bool,
 }
@@ -28,36 +39,111 @@ pub(crate) struct Route {
     pub(crate) filters: Vec<Arc<Filter>>,
     /// How calls to language models are counted, if they are.
     pub(crate) llm: Option<LlmConfig>,
+    /// The active health check, if there is one.
+    pub(crate) health: Option<HealthConfig>,
+    pub(crate) retry: Option<RetryConfig>,
+    pub(crate) timeouts: Timeouts,
+    /// The largest body of a request in bytes.
+    pub(crate) max_body: Option<u64>,
+    pub(crate) counts: Arc<RouteCounts>,
     matches: RouteMatch,
+}
+
+/// What became of the requests of a route.
+#[derive(Debug)]
+pub(crate) struct RouteCounts {
+    pub(crate) responses: ResponseCounts,
+    /// Attempts after the first.
+    pub(crate) retries: AtomicU64,
+    /// Responses and retries at past points in time.
+    samples: Samples<2>,
+}
+
+impl RouteCounts {
+    fn new() -> Self {
+        Self {
+            responses: ResponseCounts::new(),
+            retries: AtomicU64::new(0),
+            samples: Samples::new(),
+        }
+    }
+
+    fn counters(&self) -> [u64; 2] {
+        [self.responses.total(), self.retries.load(Ordering::Relaxed)]
+    }
+
+    /// Returns how many responses and retries there were within the window.
+    pub(crate) fn recent(&self, window: Duration) -> [u64; 2] {
+        let samples = &self.samples;
+        samples.growth(Instant::now(), window, self.counters())
+    }
+
+    /// Keeps the counters of this moment.
+    pub(crate) fn sample(&self, now: Instant) {
+        self.samples.push(now, self.counters());
+    }
+}
+
+/// What routes keep when the configuration changes: counters, and the state of upstreams.
+#[derive(Debug)]
+pub(crate) struct RouteRegistry {
+    upstreams: UpstreamRegistry,
+    /// By the id of the route, so that counters never decrease.
+    counts: Mutex<HashMap<Box<str>, Arc<RouteCounts>>>,
+}
+
+impl RouteRegistry {
+    pub(crate) fn new(upstreams: UpstreamRegistry) -> Self {
+        Self {
+            upstreams,
+            counts: Mutex::default(),
+        }
+    }
+
+    fn counts(&self, route: &str) -> Arc<RouteCounts> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = counts.entry(route.into());
+        Arc::clone(counts.or_insert_with(|| Arc::new(RouteCounts::new())))
+    }
 }
 
 /// The raw form of a path matches another route than its normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AmbiguousRoute;
 
+/// What applies to routes that do not say otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RouteDefaults {
+    pub(crate) timeouts: Timeouts,
+    pub(crate) max_body: RouteBodyLimit,
+}
+
 impl Routes {
-    pub(crate) fn new(routes: Vec<RouteConfig>) -> Self {
-        // Routes with the same target share an upstream, so they share its health.
-        let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
+    /// Creates the routes of a configuration.
+    pub(crate) fn new(
+        routes: Vec<RouteConfig>,
+        defaults: RouteDefaults,
+        registry: &RouteRegistry,
+    ) -> Self {
         let routes = routes.into_iter().map(|route| {
-            let default_host = route.upstreams.iter().find_map(UpstreamTarget::host);
-            let servers = route.upstreams.into_iter().map(|target| {
-                let known = upstreams.iter().find(|known| known.target == target);
-                if let Some(known) = known {
-                    return Arc::clone(known);
-                }
-                let new = Arc::new(Upstream::new(upstreams.len(), target));
-                upstreams.push(Arc::clone(&new));
-                new
-            });
-            Route {
+            let mut targets = route.upstreams.iter().map(|it| &it.target);
+            let default_host = targets.find_map(UpstreamTarget::host);
+            let servers = route.upstreams.into_iter();
+            let servers = servers.map(|config| registry.upstreams.upstream(&route.id, config));
+            let max_body = route.body_bytes.unwrap_or(defaults.max_body);
+            Arc::new(Route {
                 default_host: default_host.unwrap_or_default(),
-                id: route.id.into(),
                 upstreams: Balancer::new(servers.collect()),
                 filters: route.filters,
                 llm: route.llm,
+                health: route.health,
+                retry: route.retry,
+                timeouts: route.timeouts.within(defaults.timeouts),
+                max_body: max_body.map(u64::from),
+                counts: registry.counts(&route.id),
+                id: route.id.into(),
                 matches: route.matches,
-            }
+            })
         });
         let mut routes = Self {
             routes: routes.collect(),
@@ -74,7 +160,7 @@ impl Routes {
         head: &impl RequestHead,
         path: &RequestPath<'_>,
         host: &str,
-    ) -> Result<Option<&Route>, AmbiguousRoute> {
+    ) -> Result<Option<&Arc<Route>>, AmbiguousRoute> {
         let find = |path: &str| {
             let mut routes = self.routes.iter();
             routes.position(|route| route.is_for(head, path, host))
@@ -86,6 +172,11 @@ impl Routes {
         } else {
             Err(AmbiguousRoute)
         }
+    }
+
+    /// Returns all routes, in the order of the config.
+    pub(crate) fn all(&self) -> &[Arc<Route>] {
+        &self.routes
     }
 
     /// Returns whether servers may take the header of this name for one that a route matches,
@@ -130,6 +221,13 @@ impl Route {
     pub(crate) fn counts_calls(&self, path: &RequestPath<'_>) -> bool {
         let is_api = |path: &str| Api::of_path(path).is_some();
         self.llm.is_some() && path.either(is_api)
+    }
+
+    /// Returns whether a body is read before it is sent, so that it can be sent again.
+    pub(crate) fn keeps_body(&self, method: &str, length: Option<u64>) -> bool {
+        let is_small = length.is_some_and(|length| length <= MAX_KEPT_BODY);
+        let retry = self.retry.as_ref().filter(|_| is_small);
+        retry.is_some_and(|retry| retry.methods.iter().any(|known| known == method))
     }
 
     /// Returns whether the peer is a trusted proxy.
@@ -184,13 +282,34 @@ mod tests {
     use fluxgate_core::path::{PathSet, Pattern};
 
     use super::*;
-    use crate::config::HostPattern;
+    use crate::config::{HostPattern, RouteTimeouts};
+    use crate::observer::{UpstreamChange, UpstreamObserver};
+
+    fn routes(routes: Vec<RouteConfig>) -> Routes {
+        let upstreams = UpstreamRegistry::new(Arc::new(Unobserved));
+        let defaults = RouteDefaults {
+            timeouts: Timeouts::default(),
+            max_body: None,
+        };
+        Routes::new(routes, defaults, &RouteRegistry::new(upstreams))
+    }
+
+    #[derive(Debug)]
+    struct Unobserved;
+
+    impl UpstreamObserver for Unobserved {
+        fn upstream_changed(&self, _: &UpstreamChange<'_>) {}
+    }
 
     fn route(id: &str, matches: RouteMatch) -> RouteConfig {
         RouteConfig {
             id: id.into(),
             matches,
-            upstreams: vec![UpstreamTarget::Echo],
+            upstreams: vec![UpstreamTarget::Echo.into()],
+            health: None,
+            retry: None,
+            timeouts: RouteTimeouts::default(),
+            body_bytes: None,
             filters: Vec::new(),
             llm: None,
         }
@@ -204,7 +323,7 @@ mod tests {
     #[test]
     fn the_first_route_that_matches_applies() {
         let hosts = ["a.example", "*.b.example"].map(|host| HostPattern::parse(host).unwrap());
-        let routes = Routes::new(vec![
+        let routes = routes(vec![
             route(
                 "host",
                 RouteMatch {
@@ -273,7 +392,7 @@ mod tests {
             };
             route(id, matches)
         };
-        let routes = Routes::new(vec![
+        let routes = routes(vec![
             by_path("api", &["/api/**"]),
             by_path("other", &["/x/**", "/a*"]),
             by_path("slash", &["/slash/"]),

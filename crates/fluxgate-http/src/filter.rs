@@ -172,6 +172,20 @@ impl Filter {
         self.trusted_proxies.trusts(peer)
     }
 
+    /// Returns the address of the client that a request counts for.
+    pub fn client_address(
+        &self,
+        head: &impl RequestHead,
+        peer: Option<IpAddr>,
+    ) -> Option<IpAddr> {
+        let (proxies, source) = (&self.trusted_proxies, self.client_ip.of(head));
+        if self.trusts_peer {
+            proxies.forwarded_client_ip(source, head)
+        } else {
+            proxies.client_ip(peer, source, head)
+        }
+    }
+
     /// Returns how many requests wait now.
     pub fn waiting(&self) -> usize {
         self.permits.taken()
@@ -225,12 +239,7 @@ impl Filter {
         names: HeaderNames<'a>,
         checked: &[Box<str>],
     ) -> Result<RequestContextBuilder<'a>, ContextError> {
-        let (proxies, source) = (&self.trusted_proxies, self.client_ip.of(head));
-        let ip = if self.trusts_peer {
-            proxies.forwarded_client_ip(source, head)
-        } else {
-            proxies.client_ip(peer, source, head)
-        };
+        let ip = self.client_address(head, peer);
         let path = if self.ignores_case {
             path.borrowed().ignoring_case()
         } else {

@@ -19,6 +19,7 @@ mod overview;
 mod query;
 mod recent;
 mod response;
+mod routes;
 mod simulate;
 mod state;
 mod top;
@@ -74,6 +75,7 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
         .route("/v1/history", get(history::history))
         .route("/v1/denials", get(denials::denials))
         .route("/v1/instances", get(overview::instances))
+        .route("/v1/routes", get(routes::routes))
         .route("/v1/session", get(overview::session))
         .route("/", get(console::redirect))
         .route("/console", get(console::redirect))

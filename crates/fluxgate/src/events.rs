@@ -147,7 +147,6 @@ impl Events {
     }
 
     /// Records that an upstream of the gateway is out, or back.
-    #[expect(dead_code, reason = "the gateway does not report it yet")]
     pub(crate) fn record_upstream(
         &self,
         state: UpstreamState,

@@ -10,6 +10,7 @@ mod handle;
 mod pseudonyms;
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -166,6 +167,24 @@ impl Identities {
             self.keys().pseudonyms.of_value(description.as_bytes())
         } else {
             description.to_owned()
+        }
+    }
+
+    /// Returns the address of a client as logs name it: in the clear, or as the pseudonym that it has
+    /// in identities.
+    pub(crate) fn address_in_logs(&self, address: IpAddr) -> String {
+        let text = address.to_canonical().to_string();
+        if self.names_identities() {
+            return text;
+        }
+        let encoded = encoded_identity(&[KeyPart::Ip], &[&text], self.ipv6_prefix);
+        let pseudonym = |part: &IdentityPart<'_>| Some(self.pseudonym_of_part(part));
+        // An address can always be encoded.
+        let named = encoded.map(|encoded| describe_identity_with(&encoded, pseudonym));
+        let named = named.unwrap_or_default();
+        match named.split_once('=') {
+            Some((_, pseudonym)) => pseudonym.to_owned(),
+            None => named,
         }
     }
 

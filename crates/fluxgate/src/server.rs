@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
-use fluxgate_gateway::Gateway;
+use fluxgate_gateway::{Gateway, RequestObserver};
 use fluxgate_http::server::{DescriptorShare, Listener, raise_descriptor_limit};
 use fluxgate_redis::{BackOff, RedisStore};
 use tokio::runtime::{Builder, Runtime};
@@ -36,6 +36,9 @@ use connections::{ApiConnections, GatewayConnections, GrpcConnections, Listening
 
 /// How long shutdown waits for a file read, which a hanging file system could block forever.
 const READ_GRACE: Duration = Duration::from_secs(1);
+
+/// The field that names the access log.
+const ACCESS_LOG: &str = "gateway.access_log.file";
 
 /// How long shutdown waits for the last events to be logged.
 const EVENTS_GRACE: Duration = Duration::from_secs(2);
@@ -86,7 +89,16 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let closing = CancellationToken::new();
     let filters = Filters::new(&config).map_err(|error| Failure::new(Exit::Config, error))?;
     let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(raise_descriptor_limit());
-    let gateway = gateway::gateway(&config, &filters, &engine, upstreams)?;
+    let access_log = config.gateway.access_log.as_ref();
+    let access_log = access_log.filter(|_| config.listen.gateway.is_some());
+    let access_log = access_log.map(|log| {
+        let identities = Arc::clone(engine.identities());
+        let opened = engine.telemetry().open_access_log(log, identities);
+        opened.map_err(|error| Failure::of_field(Exit::Config, ACCESS_LOG, error))
+    });
+    let (access_log, access_writer) = access_log.transpose()?.unzip();
+    let requests = access_log.map(|log| Arc::new(log) as Arc<dyn RequestObserver>);
+    let gateway = gateway::gateway(&config, &filters, &events, requests, upstreams)?;
     let mut tls = [const { None }; Listener::ALL.len()];
     for listener in Listener::ALL {
         tls[listener as usize] = ListenerTls::new(listener, &config, engine.telemetry())?;
@@ -109,6 +121,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         instances,
         history.clone(),
         Arc::clone(&events),
+        gateway.clone(),
         closing.clone(),
     );
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -131,6 +144,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         Listener::Gateway => max_connections(&config),
         _ => MAX_CONNECTIONS,
     });
+    let watched = gateway.clone();
     let services = Services {
         engine: Arc::clone(&engine),
         api: Arc::clone(&api),
@@ -179,6 +193,13 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
             tokio::spawn(async move { writing.write_regularly().await });
             let following = Arc::clone(history);
             tokio::spawn(async move { following.follow_rules().await });
+        }
+        if let Some(writer) = &access_writer {
+            tokio::spawn(writer.reopen_on_hangup());
+        }
+        if let Some(gateway) = watched {
+            let until = closing.clone();
+            tokio::spawn(async move { gateway.watch(&until).await });
         }
         for tls in tls.into_iter().flatten() {
             tokio::spawn(async move { tls.keep_current().await });

@@ -1,5 +1,6 @@
 //! Metrics, logs and traces.
 
+mod access_log;
 mod clock;
 mod denial_table;
 mod denials;
@@ -25,7 +26,7 @@ use fluxgate_core::{
     ActiveRule, AdHocDecision, AdHocKey, Band, Decision, HoldId, OnError, Outcome, RequestContext,
     RuleAction, RuleSet, StoreError,
 };
-use fluxgate_gateway::CallEnd;
+use fluxgate_gateway::{CallEnd, RouteStatus};
 use fluxgate_http::server::{Listener, Origin};
 use quanta::Instant;
 use tracing::field;
@@ -45,6 +46,8 @@ pub(crate) use top::{MAX_WINDOW, OutcomeCounts, TopBy, TopEntry, TopList, TopOut
 pub(crate) use trace_context::RequestIds;
 
 use crate::config;
+use crate::identities::Identities;
+use access_log::{AccessLog, AccessLogError, AccessLogWriter};
 use denials::{Denial, DenialLog};
 use live::LiveReader;
 use metrics::{Metrics, lock, render_metrics, reported_rule};
@@ -693,6 +696,21 @@ impl Telemetry {
     /// Renders the metrics of events and webhooks for Prometheus.
     pub(crate) fn render_events(&self, events: &EventGauges) -> String {
         metrics::render_events(events, self.thresholds.overflows())
+    }
+
+    /// Renders the metrics of the gateway by route and upstream for Prometheus.
+    pub(crate) fn render_gateway(&self, routes: &[RouteStatus]) -> String {
+        metrics::render_gateway(routes)
+    }
+
+    /// Opens the access log. Dropping the writer writes the lines that are left.
+    pub(crate) fn open_access_log(
+        &self,
+        config: &config::AccessLog,
+        identities: Arc<Identities>,
+    ) -> Result<(AccessLog, AccessLogWriter), AccessLogError> {
+        let lost = Arc::clone(&self.metrics.access_log_lost);
+        AccessLog::open(&config.file, config.sample, identities, lost)
     }
 
     /// Returns a reader of the live view that starts now.

@@ -10,7 +10,7 @@ use fluxgate_http::{
 };
 use fluxgate_llm::Api;
 
-use crate::config::{LlmConfig, MAX_CALL_BODY, UnknownCalls};
+use crate::config::{LlmConfig, UnknownCalls};
 use crate::error::GatewayError;
 use crate::llm::{BodyBuffer, CallKind, ReadBody, ReservedCall, with_tokens};
 use crate::received_request::ReceivedRequest;
@@ -21,24 +21,22 @@ type CallOutcome = (FilterOutcome<Decision>, Option<ReservedCall>);
 /// Evaluates requests by filters that count tokens.
 #[derive(Debug)]
 pub(super) struct CallPolicy {
-    /// The largest body of a call in bytes.
-    max_body: u64,
     /// The memory for bodies.
     bodies: Arc<BodyBuffer>,
 }
 
 impl CallPolicy {
-    pub(super) fn new(max_body: Option<u64>, buffer: u64) -> Self {
+    pub(super) fn new(bodies: &Arc<BodyBuffer>) -> Self {
         Self {
-            max_body: max_body.unwrap_or(MAX_CALL_BODY),
-            bodies: BodyBuffer::new(buffer),
+            bodies: Arc::clone(bodies),
         }
     }
 
-    /// Evaluates a request by the filter that counts tokens.
+    /// Evaluates a request by the filter that counts tokens. `max_body` is the largest body of a
+    /// call in bytes.
     pub(super) async fn evaluate<D, H>(
         &self,
-        llm: LlmConfig,
+        (llm, max_body): (LlmConfig, u64),
         filter: &Filter,
         handler: &H,
         request: &ReceivedRequest<'_, D>,
@@ -61,7 +59,7 @@ impl CallPolicy {
                     rules: &rules,
                     request: request.incoming(),
                 };
-                return self.evaluate_known(llm, api, call, body).await;
+                return self.evaluate_known((llm, max_body), api, call, body).await;
             }
             CallKind::NoCall => None,
             CallKind::Unknown => match llm.unknown {
@@ -92,7 +90,7 @@ impl CallPolicy {
     /// needs another, for the same answer in both cases.
     async fn evaluate_known<D, H>(
         &self,
-        llm: LlmConfig,
+        (llm, max_body): (LlmConfig, u64),
         api: Api,
         evaluated: EvaluatedCall<'_, D, H>,
         body: &mut impl ReadBody,
@@ -110,7 +108,7 @@ impl CallPolicy {
                 Err(refused) => return Ok((refused, None)),
             }
         };
-        let read = body.read(self.max_body, &self.bodies).await;
+        let read = body.read(max_body, &self.bodies).await;
         let mut call = match read.and_then(|body| ReservedCall::read(api, body, llm.reserve)) {
             Ok(call) => call,
             Err(error) if has_arrived => {

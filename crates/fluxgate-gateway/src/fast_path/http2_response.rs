@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_http::server::ClientStream;
@@ -14,6 +15,7 @@ use crate::engine::Engine;
 use crate::exchange::{Framing, Http2Reader, ResponseError};
 use crate::forward::Http2Response;
 use crate::llm::MeteredCall;
+use crate::request_record::{RequestRecord, early_end};
 
 /// How much is collected before it is sent.
 const FULL: usize = 32 * 1024;
@@ -26,9 +28,10 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         &mut self,
         response: Http2Response<()>,
         mut call: Option<Box<MeteredCall>>,
+        idle: Duration,
+        record: &mut RequestRecord,
     ) -> BodyEnd {
         let framing = response.exchange.framing;
-        let idle = self.gateway.timeouts.idle;
         let (mut reader, mut buffers) =
             Http2Reader::new(response.exchange, response.assignment, idle, false);
         let is_chunked = match framing {
@@ -44,6 +47,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             }
         };
         let out = &mut buffers.output;
+        let mut is_cut_off = false;
         let end = loop {
             let ready = poll_fn(|cx| Poll::Ready(arrived(reader.poll_frame(cx)))).await;
             if ready.is_none() || out.len() >= FULL {
@@ -70,11 +74,18 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                         continue;
                     };
                     match call.as_mut().map(|call| call.feed(&data)) {
-                        None | Some(MeterOutput::Unchanged) => write(&data, out),
-                        Some(MeterOutput::Instead(content)) => write(&content, out),
+                        None | Some(MeterOutput::Unchanged) => {
+                            record.bytes_out += data.len() as u64;
+                            write(&data, out);
+                        }
+                        Some(MeterOutput::Instead(content)) => {
+                            record.bytes_out += content.len() as u64;
+                            write(&content, out);
+                        }
                     }
                 }
                 Some(Err(_)) => {
+                    is_cut_off = true;
                     // Without the last chunk, the client sees that the body is incomplete.
                     if let Some(call) = &mut call {
                         write(&call.cut_off(), out);
@@ -99,6 +110,9 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             }
         };
         buffers.release();
+        if end == BodyEnd::Early {
+            record.failed(|| early_end(is_cut_off).to_owned());
+        }
         end
     }
 }

@@ -66,6 +66,10 @@ pub(super) struct BodyCopy<'a, 'c, S> {
     pub(super) client: &'a mut Client<'c, S>,
     /// How long the upstream may send nothing.
     pub(super) idle: Duration,
+    /// How much of the body was copied.
+    pub(super) copied: u64,
+    /// Whether the upstream ended the body early, and not the client.
+    pub(super) is_cut_off: bool,
 }
 
 /// How a body ended.
@@ -109,6 +113,7 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
         if !self.client.send(out).await {
             return BodyEnd::Early;
         }
+        self.copied = count as u64;
         let mut left = length - count as u64;
         if left > LONG && input.len() < LONG_READ {
             input.resize(LONG_READ, 0);
@@ -117,7 +122,10 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
             // What follows the body is not read.
             let size = usize::try_from(left).map_or(input.len(), |left| left.min(input.len()));
             match self.read(&mut input[..size]).await {
-                Some(read @ 1..) if self.client.send(&input[..read]).await => left -= read as u64,
+                Some(read @ 1..) if self.client.send(&input[..read]).await => {
+                    left -= read as u64;
+                    self.copied += read as u64;
+                }
                 _ => return BodyEnd::Early,
             }
         }
@@ -142,9 +150,11 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
             let Ok(read) = decoder.read(bytes, |piece| content.extend_from_slice(piece)) else {
                 // Without the last chunk, the client sees that the body is incomplete.
                 let _ = self.client.send(out).await;
+                self.is_cut_off = true;
                 return BodyEnd::Early;
             };
             write_chunk(&content, out);
+            self.copied += content.len() as u64;
             if decoder.has_ended() {
                 out.extend_from_slice(b"0\r\n\r\n");
             }
@@ -173,6 +183,7 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
         mut unread: Range<usize>,
     ) -> BodyEnd {
         loop {
+            self.copied += unread.len() as u64;
             write_chunk(&input[unread], out);
             if !self.client.send(out).await {
                 return BodyEnd::Early;
@@ -194,7 +205,9 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
     /// Reads from the upstream; `None` if that fails, takes too long, or the client
     /// disconnects.
     pub(super) async fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
-        self.read_unless_gone(buffer).await.flatten()
+        let read = self.read_unless_gone(buffer).await;
+        self.is_cut_off = matches!(read, Some(None | Some(0)));
+        read.flatten()
     }
 
     /// Reads from the upstream; `None` if the client disconnects, `Some(None)` if reading fails
@@ -272,12 +285,20 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
         while let Some(decoded) = decoder.read(&input[unread], is_closed, &mut scratch) {
             if !decoded.content.is_empty() {
                 match call.feed(decoded.content) {
-                    MeterOutput::Unchanged => write(decoded.content, out),
-                    MeterOutput::Instead(content) => write(&content, out),
+                    MeterOutput::Unchanged => {
+                        self.copied += decoded.content.len() as u64;
+                        write(decoded.content, out);
+                    }
+                    MeterOutput::Instead(content) => {
+                        self.copied += content.len() as u64;
+                        write(&content, out);
+                    }
                 }
             }
             if decoded.has_ended {
-                write(&call.finish(), out);
+                let rest = call.finish();
+                self.copied += rest.len() as u64;
+                write(&rest, out);
                 if is_chunked {
                     out.extend_from_slice(b"0\r\n\r\n");
                 }
@@ -314,6 +335,7 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
                 _ => break,
             }
         }
+        self.is_cut_off = true;
         // Without the last chunk, the client sees that the body is incomplete.
         write(&call.cut_off(), out);
         let _ = self.client.send(out).await;

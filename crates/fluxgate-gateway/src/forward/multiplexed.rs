@@ -6,7 +6,8 @@ use std::time::Duration;
 use http::uri::Scheme;
 use tokio::time::Instant;
 
-use super::{AttemptFailure, ForwardOutcome, Forwarder, Http2Response, UpstreamResponse};
+use super::{AttemptFailure, Forwarder};
+use crate::config::Timeouts;
 use crate::error::GatewayError;
 use crate::exchange::{
     Exchange, ExchangeError, Http2Error, Http2Exchange, OutgoingRequest, ResponseHead,
@@ -28,34 +29,9 @@ impl Forwarder {
     /// Sends a request to one upstream: over HTTP/2 if the upstream speaks it.
     pub(super) async fn send_multiplexed<T>(
         &self,
-        assignment: Assignment,
-        request: &mut OutgoingRequest<'_>,
-        on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
-    ) -> Result<ForwardOutcome<T>, (AttemptFailure, Assignment)> {
-        match self.try_send(&assignment, request, on_head).await {
-            Ok(sent) => {
-                assignment.succeeded();
-                Ok(match sent {
-                    Sent::Http1(exchange, head) => ForwardOutcome::Response(UpstreamResponse {
-                        exchange,
-                        head,
-                        assignment,
-                    }),
-                    Sent::Http2(exchange, head) => ForwardOutcome::Http2(Box::new(Http2Response {
-                        exchange,
-                        head,
-                        assignment,
-                    })),
-                })
-            }
-            Err(failure) => Err((failure, assignment)),
-        }
-    }
-
-    async fn try_send<T>(
-        &self,
         assignment: &Assignment,
         request: &mut OutgoingRequest<'_>,
+        timeouts: &Timeouts,
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
     ) -> Result<Sent<T>, AttemptFailure> {
         let upstream = &assignment.upstream;
@@ -72,15 +48,15 @@ impl Forwarder {
         };
         let mut refusals = 0;
         loop {
-            let (stream, is_idle) = match self.way(assignment, is_upgrade).await? {
+            let (stream, is_idle) = match self.way(assignment, timeouts, is_upgrade).await? {
                 Way::Http1(..) if request.needs_http2 => {
                     return Err(impossible(GatewayError::NeedsHttp2));
                 }
                 Way::Http1(stream, is_idle) => (stream, is_idle),
                 Way::Http2(slot) => {
-                    let permit = self.permit_open_stream(request).await;
+                    let permit = self.permit_open_stream(request, timeouts).await;
                     permit.map_err(impossible)?;
-                    let (scheme, timeouts) = (scheme.clone(), &self.timeouts);
+                    let scheme = scheme.clone();
                     let begun = Http2Exchange::begin(slot, scheme, request, timeouts, on_head);
                     match begun.await {
                         Ok((exchange, head)) => return Ok(Sent::Http2(exchange, head)),
@@ -92,9 +68,9 @@ impl Forwarder {
                     }
                 }
             };
-            let permit = self.permit_open_body(request).await;
+            let permit = self.permit_open_body(request, timeouts).await;
             permit.map_err(impossible)?;
-            match Exchange::begin(stream, request, &self.timeouts, on_head).await {
+            match Exchange::begin(stream, request, timeouts, on_head).await {
                 Ok((exchange, head)) => return Ok(Sent::Http1(exchange, head)),
                 Err(ExchangeError::Unsent(_)) if is_idle => {}
                 Err(ExchangeError::Sent(error)) if is_idle => {
@@ -109,22 +85,28 @@ impl Forwarder {
     async fn permit_open_stream(
         &self,
         request: &mut OutgoingRequest<'_>,
+        timeouts: &Timeouts,
     ) -> Result<(), GatewayError> {
         if let Some(body) = &mut request.body
             && body.needs_permit().await?
         {
-            let timeout = self.timeouts.connect;
-            body.hold(self.connections.acquire_open_stream(timeout).await?);
+            let permit = self.connections.acquire_open_stream(timeouts.connect);
+            body.hold(permit.await?);
         }
         Ok(())
     }
 
     /// Finds a way to the upstream: a place on an open connection, or a new connection.
-    async fn way(&self, assignment: &Assignment, http1_only: bool) -> Result<Way, AttemptFailure> {
+    async fn way(
+        &self,
+        assignment: &Assignment,
+        timeouts: &Timeouts,
+        http1_only: bool,
+    ) -> Result<Way, AttemptFailure> {
         let upstream = &assignment.upstream;
         let pool = Http2Pool::of(upstream.number);
         // Connecting may take as long, and before that waiting for a permit.
-        let until = Instant::now() + 2 * self.timeouts.connect;
+        let until = Instant::now() + 2 * timeouts.connect;
         let mut dialed = None;
         loop {
             let changed = pool.changed.notified();
@@ -139,16 +121,16 @@ impl Forwarder {
                     return Ok(Way::Http1(stream, true));
                 }
                 if http1_only {
-                    let stream = self.connect(assignment, true).await?;
+                    let stream = self.connect(assignment, timeouts, true).await?;
                     return Ok(Way::Http1(stream, false));
                 }
                 if upstream.chose_http1() {
-                    let stream = self.connect(assignment, false).await?;
+                    let stream = self.connect(assignment, timeouts, false).await?;
                     upstream.record_choice(&stream);
                     if !stream.chose_http2() {
                         return Ok(Way::Http1(stream, false));
                     }
-                    let added = add(&pool, stream, self.timeouts.connect).await;
+                    let added = add(&pool, stream, timeouts.connect).await;
                     added.map_err(|failure| unreached(&failure))?;
                     continue;
                 }
@@ -159,7 +141,7 @@ impl Forwarder {
             let (number, attempt) = pool.dial();
             dialed = Some(number);
             if let Some(attempt) = attempt {
-                let dial = self.dial(upstream, Arc::clone(&pool));
+                let dial = self.dial(upstream, timeouts.connect, Arc::clone(&pool));
                 // It goes on if this client leaves, because others wait for it, too.
                 tokio::spawn(async move { attempt.finish(dial.await) });
             }
@@ -178,9 +160,10 @@ impl Forwarder {
     fn dial(
         &self,
         upstream: &Arc<Upstream>,
+        timeout: Duration,
         pool: Arc<Http2Pool>,
     ) -> impl Future<Output = Result<(), DialFailure>> + Send + use<> {
-        let (upstream, timeout) = (Arc::clone(upstream), self.timeouts.connect);
+        let upstream = Arc::clone(upstream);
         let connections = Arc::clone(&self.connections);
         let tls = self.tls.of(&upstream.target, false).cloned();
         async move {
@@ -201,9 +184,22 @@ impl Forwarder {
 }
 
 /// A request whose response has begun.
-enum Sent<T> {
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every value is a response over HTTP/1.1"
+)]
+pub(super) enum Sent<T> {
     Http1(Exchange, T),
     Http2(Http2Exchange, T),
+}
+
+impl<T> Sent<T> {
+    pub(super) fn status(&self) -> u16 {
+        match self {
+            Self::Http1(exchange, _) => exchange.status,
+            Self::Http2(exchange, _) => exchange.status,
+        }
+    }
 }
 
 /// Begins HTTP/2 on a new connection, and adds it to the others.

@@ -1,7 +1,7 @@
 //! One client connection.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use fluxgate_http::server::{
@@ -16,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::service::HttpService;
 use super::tunnel::PendingTunnel;
-use crate::engine::Engine;
+use crate::engine::{Engine, RequestFacts};
 use crate::error::GatewayError;
 use crate::fast_path;
 use crate::gateway::Gateway;
 use crate::received_request::ConnectionInfo;
+use crate::request_record::RequestRecord;
 use crate::timeouts::{ConnectionState, TimeoutStream, idle_after_parking};
 
 /// A parked connection, and what has been read of its next request.
@@ -115,6 +116,7 @@ impl<E: Engine> ClientConnection<'_, E> {
             HeadErrors {
                 gateway: Arc::clone(gateway),
                 state: Arc::clone(&service.state),
+                client: info.peer.ip(),
                 is_http2,
             },
         );
@@ -185,6 +187,7 @@ fn log_end(ended: hyper::Result<()>) {
 struct HeadErrors<E> {
     gateway: Arc<Gateway<E>>,
     state: Arc<ConnectionState>,
+    client: IpAddr,
     is_http2: bool,
 }
 
@@ -201,8 +204,14 @@ impl<E: Engine> LibraryErrors for HeadErrors<E> {
         };
         let origin = Origin::of(Listener::Gateway);
         self.gateway.policy.log_refusal(&error, &origin, None, None);
-        let engine = &self.gateway.engine;
-        engine.record_response(status.as_u16(), &origin);
+        let gateway = &self.gateway;
+        let mut record = RequestRecord::start(gateway.observer.is_some());
+        record.status = Some(status.as_u16());
+        record.failed(|| error.to_string());
+        let facts = RequestFacts::unreadable(&origin, self.client);
+        let observer = gateway.observer.as_deref().map(|it| (it, facts));
+        record.finish(&gateway.unrouted, None, observer);
+        gateway.engine.record_response(status.as_u16(), &origin);
         Some(closing_response(&error.problem(), origin.request_id()))
     }
 

@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::exchange::{BodyReader, ResponseError};
 use crate::llm::MeteredCall;
+use crate::request_record::OpenRecord;
 use crate::timeouts::{InFlight, Progress};
 
 /// The largest frame on HTTP/2: small enough to see how much the client accepts.
@@ -27,6 +28,8 @@ pub(super) struct ResponseBody {
     _in_flight: Option<InFlight>,
     /// The slots of the request, which are released when the body has ended.
     _held: HeldUntilDropped,
+    /// Counts the request when the body has ended.
+    record: Option<Box<OpenRecord>>,
 }
 
 #[derive(Debug)]
@@ -61,7 +64,14 @@ impl ResponseBody {
             split: None,
             _in_flight: None,
             _held: HeldUntilDropped::default(),
+            record: None,
         }
+    }
+
+    /// Counts the request when the body has ended.
+    pub(super) fn recorded(mut self, record: Box<OpenRecord>) -> Self {
+        self.record = Some(record);
+        self
     }
 
     /// Splits the body into frames of HTTP/2, and records its progress.
@@ -114,6 +124,16 @@ impl Body for ResponseBody {
         let this = self.get_mut();
         if this.rest() == 0 {
             let frame = ready!(this.poll_kind(cx));
+            if let Some(record) = &mut this.record {
+                match &frame {
+                    Some(Ok(frame)) => {
+                        let length = frame.data_ref().map_or(0, Bytes::len);
+                        record.record.bytes_out += length as u64;
+                    }
+                    Some(Err(error)) => record.record.failed(|| error.to_string()),
+                    None => {}
+                }
+            }
             let Some((progress, rest)) = &mut this.split else {
                 return Poll::Ready(frame);
             };

@@ -21,7 +21,7 @@ use super::response_body::ResponseBody;
 use super::tunnel::{PendingTunnel, Tunnel};
 use crate::admission::{Admission, Refusal};
 use crate::echo;
-use crate::engine::Engine;
+use crate::engine::{Engine, RequestFacts};
 use crate::error::GatewayError;
 use crate::exchange::{
     BodyReader, ExpectedResponse, Http1Reader, Http2Reader, OutgoingRequest, ResponseHead,
@@ -32,6 +32,7 @@ use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::received_request::{ConnectionInfo, ReceivedRequest};
 use crate::request_body::RequestBody;
 use crate::request_checks::{self, CheckedHead};
+use crate::request_record::{OpenRecord, facts_of};
 use crate::timeouts::{ConnectionState, watch_response};
 use crate::upstream_request::{RequestOptions, announced_trailers, write_request};
 
@@ -52,10 +53,14 @@ impl<E: Engine> HttpService<E> {
     /// Responds to a request.
     pub(super) async fn respond(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         let in_flight = self.state.begin();
+        let gateway = &self.gateway;
+        let mut record = OpenRecord::start(&gateway.unrouted, gateway.observer.as_ref());
         let (parts, body) = request.into_parts();
         let origin = Origin::with_headers(Listener::Gateway, &parts.headers);
-        let mut response = self.forward_or_reject(&parts, body, &origin).await;
+        let answered = self.forward_or_reject(&parts, body, &origin, &mut record);
+        let mut response = answered.await;
         let status = response.status();
+        record.record.status = Some(status.as_u16());
         self.gateway
             .engine
             .record_response(status.as_u16(), &origin);
@@ -68,9 +73,10 @@ impl<E: Engine> HttpService<E> {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            self.tunnel.hold(in_flight);
+            self.tunnel.hold(in_flight, record);
             return response;
         }
+        let mut response = response.map(|body| body.recorded(record));
         if parts.version == Version::HTTP_2 {
             // HTTP/2 announces the end of a connection by GOAWAY.
             response.headers_mut().remove(CONNECTION);
@@ -87,18 +93,26 @@ impl<E: Engine> HttpService<E> {
         parts: &Parts,
         body: Incoming,
         origin: &Origin<'_>,
+        record: &mut OpenRecord,
     ) -> Response<ResponseBody> {
         let max = self.gateway.limits.body_bytes.map(u64::from);
         let body_length = body.size_hint().exact();
         let checked = request_checks::check(parts);
         let awaits_continue = checked.as_ref().is_ok_and(|head| head.awaits_continue);
         // If it is dropped before its end, the connection is drained.
-        let body = RequestBody::new(body, max, awaits_continue, &self.state);
+        let mut body = RequestBody::new(body, max, awaits_continue, &self.state);
+        if let Some(body) = body.as_mut().filter(|_| record.is_observed()) {
+            body.count_into(&record.bytes_in);
+        }
         let checked = match checked {
             Ok(checked) => checked,
             Err(error) => {
                 self.gateway.policy.log_refusal(&error, origin, None, None);
-                return rejection(parts, &Refusal::new(error, LimitHeaders::default()));
+                if record.is_observed() {
+                    record.keep(&facts_of_malformed(parts, origin, self.info));
+                }
+                let refusal = Refusal::new(error, None, LimitHeaders::default());
+                return rejection(parts, &refusal, record);
             }
         };
         let request = ReceivedRequest {
@@ -115,12 +129,23 @@ impl<E: Engine> HttpService<E> {
             idle: self.gateway.timeouts.idle,
             whole: self.gateway.timeouts.request,
         };
-        let mut admitted = match self.gateway.policy.admit(&request, &mut body, origin).await {
-            Ok(admitted) => admitted,
-            Err(rejected) => return rejection(parts, &rejected),
+        let admitted = self.gateway.policy.admit(&request, &mut body, origin).await;
+        let route = match &admitted {
+            Ok(admitted) => Some(admitted.route),
+            Err(rejected) => rejected.route,
         };
+        record.routed(route);
+        if record.is_observed() {
+            let route = route.map(|route| &**route);
+            record.keep(&facts_of(&request, protocol(parts.version), route, origin));
+        }
+        let mut admitted = match admitted {
+            Ok(admitted) => admitted,
+            Err(rejected) => return rejection(parts, &rejected, record),
+        };
+        record.record.decided(admitted.limit_headers.last());
         let forwarded = self
-            .forward_admitted(&request, &checked, body.body, &mut admitted, origin)
+            .forward_admitted(&request, &checked, body.body, &mut admitted, origin, record)
             .await;
         match forwarded {
             Ok(mut response) => {
@@ -131,7 +156,11 @@ impl<E: Engine> HttpService<E> {
                 }
                 response.map(|body| body.keeping(admitted.held))
             }
-            Err(error) => rejection(parts, &Refusal::new(error, admitted.limit_headers)),
+            Err(error) => {
+                let (route, limit_headers) = (admitted.route, admitted.limit_headers);
+                let refusal = Refusal::new(error, Some(route), limit_headers);
+                rejection(parts, &refusal, record)
+            }
         }
     }
 
@@ -142,6 +171,7 @@ impl<E: Engine> HttpService<E> {
         mut body: Option<Box<RequestBody>>,
         admitted: &mut Admission<'_>,
         origin: &Origin<'_>,
+        record: &mut OpenRecord,
     ) -> Result<Response<ResponseBody>, GatewayError> {
         let parts = request.head;
         let counts_calls = admitted.route.counts_calls(request.path);
@@ -164,13 +194,29 @@ impl<E: Engine> HttpService<E> {
         let (out, scratch) = (&mut buffers.output, &mut buffers.json);
         let policy = &self.gateway.policy;
         write_request(policy, (out, scratch), request, admitted, origin, options);
-        if let Some(body) = &mut body
-            && parts.headers.contains_key(TRAILER)
-        {
-            body.keep_trailers(announced_trailers(policy, parts, admitted.route, origin));
+        let (route, whole) = (admitted.route, admitted.body.take());
+        let has_trailers = parts.headers.contains_key(TRAILER);
+        if let Some(body) = body.as_mut().filter(|_| has_trailers) {
+            body.keep_trailers(announced_trailers(policy, parts, route, origin));
         }
-        let whole = admitted.body.take();
-        let body = whole.map_or(body, |whole| Some(RequestBody::whole(whole, &self.state)));
+        let mut body = whole.map_or(body, |whole| Some(RequestBody::whole(whole, &self.state)));
+        let is_kept = |body: &mut Box<RequestBody>| {
+            !has_trailers && route.keeps_body(parts.method.as_str(), body.length)
+        };
+        let head = out.len();
+        if let Some(mut kept) = body.take_if(is_kept) {
+            // A client that sends a byte now and then must not hold it for ever.
+            let reading = kept.for_each(route.timeouts.idle, |part| {
+                out.extend_from_slice(&part);
+                Ok(())
+            });
+            let in_time = tokio::time::timeout(route.timeouts.request, reading).await;
+            if let Err(error) = in_time.unwrap_or(Err(GatewayError::BodyTimeout)) {
+                policy.log_refusal(&error, origin, Some(route), None);
+                return Err(error);
+            }
+        }
+        let kept = (out.len() - head) as u64;
         let mut call = admitted.call.take();
         if let Some(call) = &mut call {
             call.sent();
@@ -184,18 +230,28 @@ impl<E: Engine> HttpService<E> {
         let forwarded = self
             .gateway
             .forwarder
-            .forward(admitted.route, outgoing, |head, _| response_head(head));
+            .forward(route, outgoing, |head, _| response_head(head));
         let response = match forwarded.await {
-            Ok(ForwardOutcome::Response(response)) => Ok(self.pass_on(response, wanted, call)),
-            Ok(ForwardOutcome::Http2(response)) => Ok(self.pass_on_http2(*response, wanted, call)),
+            Ok(ForwardOutcome::Response(response)) => {
+                record.record.attempts = response.attempts;
+                record.record.assigned(Some(&response.assignment));
+                Ok(self.pass_on(response, wanted, call, route.timeouts.idle))
+            }
+            Ok(ForwardOutcome::Http2(response)) => {
+                record.record.attempts = response.attempts;
+                record.record.assigned(Some(&response.assignment));
+                Ok(pass_on_http2(*response, wanted, call, route.timeouts.idle))
+            }
             Ok(ForwardOutcome::Echo(body)) => {
                 MeteredCall::unsent(call);
                 let length = match body {
-                    Some(mut body) => body.discard(self.gateway.timeouts.idle).await,
-                    None => Ok(0),
+                    Some(mut body) => body.discard(route.timeouts.idle).await,
+                    None => Ok(kept),
                 };
                 length
-                    .map(|length| own_response(StatusCode::OK, JSON, echo::describe(out, length)))
+                    .map(|length| {
+                        own_response(StatusCode::OK, JSON, echo::describe(&out[..head], length))
+                    })
                     .map_err(ForwardError::unsent)
             }
             Err(failed) => {
@@ -206,12 +262,10 @@ impl<E: Engine> HttpService<E> {
         buffers.release();
         response.map_err(|failed| {
             let assignment = failed.assignment.as_ref();
-            self.gateway.policy.log_refusal(
-                &failed.error,
-                origin,
-                Some(admitted.route),
-                assignment,
-            );
+            record.record.attempts = failed.attempts;
+            record.record.assigned(assignment);
+            let policy = &self.gateway.policy;
+            policy.log_refusal(&failed.error, origin, Some(route), assignment);
             failed.error
         })
     }
@@ -222,11 +276,13 @@ impl<E: Engine> HttpService<E> {
         response: UpstreamResponse<Response<()>>,
         wanted: ExpectedResponse,
         call: Option<Box<MeteredCall>>,
+        idle: Duration,
     ) -> Response<ResponseBody> {
         let UpstreamResponse {
             exchange,
             head,
             assignment,
+            ..
         } = response;
         if head.status() == StatusCode::SWITCHING_PROTOCOLS {
             let unread = exchange.buffers.input[exchange.unread.clone()].to_vec();
@@ -236,34 +292,32 @@ impl<E: Engine> HttpService<E> {
                 assignment,
                 in_flight: None,
                 held: HeldUntilDropped::default(),
+                record: None,
             });
             return head.map(|()| ResponseBody::whole(""));
         }
-        let (limit, idle) = (
-            &self.gateway.forwarder.connections,
-            self.gateway.timeouts.idle,
-        );
+        let limit = &self.gateway.forwarder.connections;
         let reader = Http1Reader::new(exchange, assignment, limit, idle, wanted.trailers);
         with_body(head, BodyReader::Http1(reader), call)
     }
+}
 
-    /// Returns the response of an upstream over HTTP/2 for the client.
-    fn pass_on_http2(
-        &self,
-        response: Http2Response<Response<()>>,
-        wanted: ExpectedResponse,
-        call: Option<Box<MeteredCall>>,
-    ) -> Response<ResponseBody> {
-        let Http2Response {
-            exchange,
-            head,
-            assignment,
-        } = response;
-        let idle = self.gateway.timeouts.idle;
-        let (reader, buffers) = Http2Reader::new(exchange, assignment, idle, wanted.trailers);
-        buffers.release();
-        with_body(head, BodyReader::Http2(reader), call)
-    }
+/// Returns the response of an upstream over HTTP/2 for the client.
+fn pass_on_http2(
+    response: Http2Response<Response<()>>,
+    wanted: ExpectedResponse,
+    call: Option<Box<MeteredCall>>,
+    idle: Duration,
+) -> Response<ResponseBody> {
+    let Http2Response {
+        exchange,
+        head,
+        assignment,
+        ..
+    } = response;
+    let (reader, buffers) = Http2Reader::new(exchange, assignment, idle, wanted.trailers);
+    buffers.release();
+    with_body(head, BodyReader::Http2(reader), call)
 }
 
 /// Returns a response whose body is read from an upstream. If it answers a call to a language
@@ -307,6 +361,12 @@ struct IncomingBody {
 }
 
 impl ReadBody for IncomingBody {
+    fn limit(&mut self, max: Option<u64>) {
+        if let Some(body) = &mut self.body {
+            body.limit(max);
+        }
+    }
+
     async fn has_arrived(&mut self) -> bool {
         match &mut self.body {
             Some(body) => body.has_arrived().await,
@@ -331,6 +391,33 @@ impl ReadBody for IncomingBody {
         let in_time = tokio::time::timeout(self.whole, reading).await;
         in_time.unwrap_or(Err(GatewayError::BodyTimeout))?;
         Ok(read.finish())
+    }
+}
+
+/// Returns the name of a version in logs.
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_2 => "HTTP/2",
+        Version::HTTP_10 => "HTTP/1.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// Returns the facts of a request that cannot be read in one way only.
+fn facts_of_malformed<'a>(
+    parts: &'a Parts,
+    origin: &'a Origin<'_>,
+    client: ConnectionInfo,
+) -> RequestFacts<'a> {
+    RequestFacts {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        host: parts.header("host").unwrap_or_default(),
+        protocol: protocol(parts.version),
+        client_ip: Some(client.peer.ip()),
+        user_agent: parts.first_line("user-agent"),
+        request_id: origin.request_id(),
+        traceparent: origin.traceparent,
     }
 }
 
@@ -373,7 +460,12 @@ fn response_head(head: &ResponseHead<'_>) -> Response<()> {
 }
 
 /// Returns the response to a request that is not forwarded.
-fn rejection(request: &Parts, rejected: &Refusal) -> Response<ResponseBody> {
+fn rejection(
+    request: &Parts,
+    rejected: &Refusal<'_>,
+    record: &mut OpenRecord,
+) -> Response<ResponseBody> {
+    record.record.refused(rejected);
     let mut response = match grpc_content_type(&request.headers) {
         Some(content_type) => {
             let mut response = own_response(StatusCode::OK, content_type.clone(), "");

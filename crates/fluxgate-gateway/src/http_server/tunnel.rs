@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
+use crate::request_record::OpenRecord;
 use crate::timeouts::InFlight;
 use crate::upstream::{Assignment, UpstreamStream};
 
@@ -25,6 +26,8 @@ pub(super) struct Tunnel {
     pub(super) in_flight: Option<InFlight>,
     /// The slots of the request, which are released when the tunnel ends.
     pub(super) held: HeldUntilDropped,
+    /// Counts the request when the tunnel ends.
+    pub(super) record: Option<Box<OpenRecord>>,
 }
 
 /// Where a request leaves the tunnel that its connection becomes.
@@ -36,10 +39,11 @@ impl PendingTunnel {
         *self.lock() = Some(tunnel);
     }
 
-    /// Counts the tunnel as a request in flight.
-    pub(super) fn hold(&self, in_flight: InFlight) {
+    /// Counts the tunnel as a request in flight, until it ends.
+    pub(super) fn hold(&self, in_flight: InFlight, record: Box<OpenRecord>) {
         if let Some(tunnel) = &mut *self.lock() {
             tunnel.in_flight = Some(in_flight);
+            tunnel.record = Some(record);
         }
     }
 
@@ -71,13 +75,18 @@ impl Tunnel {
             assignment,
             in_flight,
             held,
+            mut record,
         } = self;
-        let read = AtomicU64::new(0);
+        let (read, sent) = (AtomicU64::new(0), AtomicU64::new(0));
         let count = |bytes: &[u8]| {
             read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         };
+        let count_sent = |bytes: &[u8]| {
+            count(bytes);
+            sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        };
         let mut client = InspectReader::new(client, count);
-        let mut upstream = InspectReader::new(upstream, count);
+        let mut upstream = InspectReader::new(upstream, count_sent);
         let copied = tokio::io::copy_bidirectional(&mut client, &mut upstream);
         tokio::select! {
             copied = copied => if let Err(error) = copied {
@@ -89,7 +98,13 @@ impl Tunnel {
                 until_quiet(&read, QUIET.min(idle)).await;
             } => {}
         }
-        drop((assignment, in_flight, held));
+        if let Some(record) = &mut record {
+            let sent = sent.load(Ordering::Relaxed);
+            record.record.bytes_out = sent;
+            let received = read.load(Ordering::Relaxed) - sent;
+            record.bytes_in.store(received, Ordering::Relaxed);
+        }
+        drop((assignment, in_flight, held, record));
     }
 }
 

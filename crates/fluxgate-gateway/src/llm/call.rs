@@ -17,6 +17,9 @@ const OTHER_METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "DELETE"];
 
 /// The body of a request, for routes that read it before it is forwarded.
 pub(crate) trait ReadBody: Send {
+    /// Bounds the body by the limit of its route, now that the route is known.
+    fn limit(&mut self, max: Option<u64>);
+
     /// Returns whether all of the body has arrived, so that reading it waits for nothing.
     fn has_arrived(&mut self) -> impl Future<Output = bool> + Send;
 

@@ -43,22 +43,28 @@ impl Health {
         is_over && self.replace(before, after)
     }
 
-    /// Records that a request failed. Requests that fail together count once.
-    pub(super) fn failed(&self, now: u64, was_probe: bool) {
-        let before = self.0.load(Ordering::Relaxed);
-        let (times, until) = unpack(before);
-        if was_probe || until <= now {
-            let times = times.saturating_add(1);
-            // A concurrent update has recorded the same, or a later success.
-            self.replace(before, pack(times, now + ejection(times)));
-        }
+    /// Returns whether requests have failed since the last response, whether or not the ejection
+    /// is over.
+    pub(super) fn is_ejected(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Records a response.
-    pub(super) fn succeeded(&self) {
-        if self.0.load(Ordering::Relaxed) != 0 {
-            self.0.store(0, Ordering::Relaxed);
+    /// Records that a request failed. Requests that fail together count once. Returns whether
+    /// the upstream was healthy before.
+    pub(super) fn failed(&self, now: u64, was_probe: bool) -> bool {
+        let before = self.0.load(Ordering::Relaxed);
+        let (times, until) = unpack(before);
+        if !was_probe && until > now {
+            return false;
         }
+        let after = times.saturating_add(1);
+        // A concurrent update has recorded the same, or a later success.
+        self.replace(before, pack(after, now + ejection(after))) && times == 0
+    }
+
+    /// Records a response. Returns whether the upstream was ejected before.
+    pub(super) fn succeeded(&self) -> bool {
+        self.is_ejected() && self.0.swap(0, Ordering::Relaxed) != 0
     }
 
     fn replace(&self, before: u64, after: u64) -> bool {

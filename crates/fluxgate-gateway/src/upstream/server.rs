@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_util::either::Either;
 
 use super::connection_limit::ConnectionPermit;
-use super::health::Health;
+use super::route_upstream::{RouteUpstream, ServerState, UpstreamStatus};
 use super::tls;
 use crate::config::{UpstreamScheme, UpstreamTarget};
 use crate::timeouts::Deadline;
@@ -37,24 +37,33 @@ pub(crate) enum Protocol {
     Negotiated,
 }
 
-/// An upstream and its load and health, shared by all routes that name it.
+/// An upstream of a route.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// The index among all upstreams.
+    /// The index among all upstreams. Routes with the same target share it, and with it idle
+    /// connections.
     pub(crate) number: usize,
     pub(crate) target: UpstreamTarget,
     pub(crate) protocol: Protocol,
     /// Whether the server chose HTTP/1.1 when it last could.
     chose_http1: AtomicBool,
-    /// Requests without a complete response.
-    pub(super) outstanding: AtomicUsize,
-    pub(super) health: Health,
+    /// Its load and health, which routes with the same target share.
+    pub(super) server: Arc<ServerState>,
+    /// Its share of the requests of the route.
+    pub(super) weight: u32,
+    /// What the route knows of it.
+    pub(crate) of_route: Arc<RouteUpstream>,
     /// The address, if the host is one.
     address: Option<SocketAddr>,
 }
 
 impl Upstream {
-    pub(crate) fn new(number: usize, target: UpstreamTarget) -> Self {
+    pub(super) fn new(
+        number: usize,
+        target: UpstreamTarget,
+        server: Arc<ServerState>,
+        of_route: Arc<RouteUpstream>,
+    ) -> Self {
         let address = match &target {
             UpstreamTarget::Echo => None,
             UpstreamTarget::Http { host, port, .. } => {
@@ -75,14 +84,42 @@ impl Upstream {
             target,
             protocol,
             chose_http1: AtomicBool::new(false),
-            outstanding: AtomicUsize::new(0),
-            health: Health::default(),
+            server,
+            weight: 1,
+            of_route,
             address,
         }
     }
 
     pub(super) fn outstanding(&self) -> usize {
-        self.outstanding.load(Ordering::Relaxed)
+        self.server.outstanding.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether it has fewer outstanding requests for its weight.
+    pub(super) fn is_less_loaded_than(&self, other: &Self) -> bool {
+        let load = |this: &Self, weight: u32| this.outstanding() as u128 * u128::from(weight);
+        load(self, other.weight) < load(other, self.weight)
+    }
+
+    /// Records that the active check fails, and why.
+    pub(crate) fn check_failed(&self, why: String) {
+        self.of_route.check_failed(&self.server, why);
+    }
+
+    /// Records that the active check succeeds.
+    pub(crate) fn check_succeeded(&self) {
+        self.of_route.check_succeeded(&self.server);
+    }
+
+    /// Keeps the counters of this moment, for those of the last minute.
+    pub(crate) fn sample(&self, now: quanta::Instant) {
+        self.of_route.sample(now);
+    }
+
+    /// Returns how it is doing.
+    pub(crate) fn status(&self, now: quanta::Instant) -> UpstreamStatus {
+        self.of_route
+            .status(&self.server, self.target.to_string(), now)
     }
 
     /// Returns whether the server chose HTTP/1.1 when it last could.

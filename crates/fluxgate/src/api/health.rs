@@ -34,7 +34,12 @@ pub(super) async fn readyz(State(api): SharedState) -> Result<&'static str, Prob
 pub(super) async fn metrics(State(api): SharedState) -> Response {
     let telemetry = api.engine.telemetry();
     let text = telemetry.render(&api.engine.store().gauges());
-    let mut response = (text + &telemetry.render_events(&api.events.gauges())).into_response();
+    let routes = api.gateway.as_ref().map(|gateway| gateway.status());
+    let parts = [
+        telemetry.render_events(&api.events.gauges()),
+        telemetry.render_gateway(&routes.unwrap_or_default()),
+    ];
+    let mut response = (text + &parts.concat()).into_response();
     response.headers_mut().insert(CONTENT_TYPE, PROMETHEUS);
     response
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use fluxgate_gateway::Gateway;
 use fluxgate_http::HeaderFamilies;
 use tokio_util::sync::CancellationToken;
 
@@ -38,11 +39,14 @@ pub(crate) struct ApiState {
     /// What happened, if it is recorded.
     pub(crate) history: Option<Arc<History>>,
     pub(crate) events: Arc<Events>,
+    /// The gateway, if it is served.
+    pub(super) gateway: Option<Arc<Gateway<Engine>>>,
     /// Cancelled when the service shuts down.
     pub(crate) closing: CancellationToken,
 }
 
 impl ApiState {
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the service")]
     pub(crate) fn new(
         engine: Arc<Engine>,
         admin: AdminAccess,
@@ -50,6 +54,7 @@ impl ApiState {
         instances: Instances,
         history: Option<Arc<History>>,
         events: Arc<Events>,
+        gateway: Option<Arc<Gateway<Engine>>>,
         closing: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -64,6 +69,7 @@ impl ApiState {
             instances,
             history,
             events,
+            gateway,
             closing,
         })
     }

@@ -1,8 +1,10 @@
 //! The section `gateway`: routes, timeouts, limits and the certificate.
 
+mod access_log;
 mod llm;
 mod route;
 mod upstream;
+mod upstream_care;
 
 use std::num::NonZeroU64;
 
@@ -11,13 +13,19 @@ use fluxgate_gateway::{Limits, Timeouts};
 use super::filters::Filter;
 use super::listen::Tls;
 use super::section::Section;
+pub use access_log::{AccessLog, AccessLogFile};
 pub use llm::Llm;
 pub use route::Route;
 pub use upstream::Upstream;
 
+/// The largest limit of a body.
+const MAX_BODY: u64 = 1 << 50;
+
 /// The configuration of the gateway.
 #[derive(Clone, Debug)]
 pub struct Gateway {
+    /// The log of requests, if there is one.
+    pub access_log: Option<AccessLog>,
     /// The routes. The first that matches a request applies.
     pub routes: Vec<Route>,
     /// The timeouts.
@@ -32,8 +40,9 @@ pub struct Gateway {
 
 impl Gateway {
     pub(super) fn read(root: &mut Section<'_, '_>, filters: &[Filter]) -> Self {
-        const FIELDS: &[&str] = &["routes", "timeouts", "limits", "llm", "tls"];
+        const FIELDS: &[&str] = &["access_log", "routes", "timeouts", "limits", "llm", "tls"];
         root.section("gateway", FIELDS, |section| Self {
+            access_log: AccessLog::read(section),
             routes: route::read(section, filters),
             timeouts: read_timeouts(section),
             limits: read_limits(section),
@@ -56,7 +65,6 @@ fn read_timeouts(section: &mut Section<'_, '_>) -> Timeouts {
 
 fn read_limits(section: &mut Section<'_, '_>) -> Limits {
     const MAX_HEADERS: u64 = 1 << 30;
-    const MAX_BODY: u64 = 1 << 50;
     const MAX_CONNECTIONS: u64 = 1_000_000_000;
     const MAX_STREAMS: u32 = 100_000;
     /// The minimum that RFC 9113 recommends.

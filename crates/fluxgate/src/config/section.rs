@@ -114,6 +114,14 @@ impl<'n, 'f> Section<'n, 'f> {
         value
     }
 
+    /// Returns the duration, if it is given.
+    pub(super) fn optional_duration(&mut self, name: &'static str) -> Option<Duration> {
+        let given = self.get(name)?;
+        let value = values::duration(given, &quoted(name), self.faults)?;
+        self.show(name, tree::duration(value));
+        Some(value)
+    }
+
     /// Returns the duration, or the default.
     pub(super) fn duration(&mut self, name: &'static str, default: Duration) -> Duration {
         let given = self.get(name);

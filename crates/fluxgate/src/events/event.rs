@@ -93,7 +93,6 @@ pub(crate) struct UpstreamChange {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(dead_code, reason = "the gateway does not report it yet")]
 pub(crate) enum UpstreamState {
     Out,
     Back,

@@ -95,6 +95,7 @@ fn router() -> Router {
         instances,
         Some(history),
         events,
+        None,
         CancellationToken::new(),
     );
     api::router(&state)

@@ -2,20 +2,25 @@
 
 use std::sync::Arc;
 
-use fluxgate_gateway::{CallEnd, CallObserver, Gateway, LlmConfig, RouteConfig, UpstreamTarget};
+use fluxgate_gateway::{
+    CallEnd, CallObserver, Gateway, LlmConfig, Observers, RequestObserver, RouteConfig,
+    UpstreamChange, UpstreamConfig, UpstreamObserver, UpstreamTarget,
+};
 use fluxgate_http::server::{DescriptorShare, Listener, Origin};
 
 use crate::config::{self, Config, Secret, SecretError};
 use crate::engine::{Engine, EngineHandler, Filters};
+use crate::events::{Events, UpstreamState};
 use crate::failure::{Exit, Failure};
 use crate::telemetry::Telemetry;
 
-/// Creates the gateway, if the config has an address for it. `descriptors` are for connections to
-/// upstreams.
+/// Creates the gateway, if the config has an address for it. `requests` is told of every request,
+/// and `descriptors` are for connections to upstreams.
 pub(super) fn gateway(
     config: &Config,
     filters: &Filters,
-    engine: &Arc<Engine>,
+    events: &Arc<Events>,
+    requests: Option<Arc<dyn RequestObserver>>,
     descriptors: DescriptorShare,
 ) -> Result<Option<Arc<Gateway<Engine>>>, Failure> {
     if config.listen.gateway.is_none() {
@@ -30,11 +35,17 @@ pub(super) fn gateway(
         limits: gateway.limits,
         llm_buffer: gateway.llm_buffer,
     };
-    let gateway = Gateway::new(config, Arc::clone(engine), descriptors);
+    let observers = Observers {
+        upstreams: Arc::new(UpstreamEvents(Arc::clone(events))),
+        requests,
+    };
+    let engine = Arc::clone(events.engine());
+    let gateway = Gateway::new(config, engine, observers, descriptors);
     let gateway = gateway.map_err(|error| Failure::new(Exit::Config, error))?;
     Ok(Some(Arc::new(gateway)))
 }
 
+/// Returns the route with this index.
 fn route_config(
     index: usize,
     route: &config::Route,
@@ -60,6 +71,10 @@ fn route_config(
         id: route.id.clone(),
         matches: route.matches.clone(),
         upstreams: upstreams.collect::<Result<_, _>>()?,
+        health: route.health.clone(),
+        retry: route.retry.clone(),
+        timeouts: route.timeouts,
+        body_bytes: route.body_bytes,
         filters: named
             .filter_map(|name| filters.get(name))
             .cloned()
@@ -69,12 +84,13 @@ fn route_config(
 }
 
 /// Reads the authorities of an upstream's certificate from the file that this config field names.
-fn load(upstream: &config::Upstream, field: &str) -> Result<UpstreamTarget, SecretError> {
+fn load(upstream: &config::Upstream, field: &str) -> Result<UpstreamConfig, SecretError> {
     let mut target = upstream.target.clone();
     if let (Some(path), UpstreamTarget::Http { ca, .. }) = (&upstream.ca, &mut target) {
         *ca = Some(Arc::from(Secret::read(field, path)?.as_bytes()));
     }
-    Ok(target)
+    let weight = upstream.weight;
+    Ok(UpstreamConfig { target, weight })
 }
 
 impl fluxgate_gateway::Engine for Engine {
@@ -99,6 +115,22 @@ impl fluxgate_gateway::Engine for Engine {
 
     fn should_log(&self) -> bool {
         self.telemetry().should_log_unforwarded()
+    }
+}
+
+/// Records changes of upstreams as events.
+#[derive(Debug)]
+struct UpstreamEvents(Arc<Events>);
+
+impl UpstreamObserver for UpstreamEvents {
+    fn upstream_changed(&self, change: &UpstreamChange<'_>) {
+        let state = match change.reason {
+            Some(_) => UpstreamState::Out,
+            None => UpstreamState::Back,
+        };
+        let reason = change.reason.map(str::to_owned);
+        self.0
+            .record_upstream(state, change.route, change.upstream, reason);
     }
 }
 

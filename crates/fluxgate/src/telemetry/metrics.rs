@@ -6,6 +6,7 @@
 mod durations;
 mod events;
 mod exposition;
+mod gateway;
 mod history;
 mod process;
 mod render;
@@ -13,6 +14,7 @@ mod shard;
 mod shared;
 mod totals;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use fluxgate_redis::reason;
 pub(super) use events::render_events;
 pub(crate) use events::{EventGauges, WebhookGauges};
 use fluxgate_http::server::Listener;
+pub(super) use gateway::render_gateway;
 pub(crate) use history::HistoryCounts;
 pub(super) use render::render_metrics;
 pub(super) use shard::lock;
@@ -47,6 +50,8 @@ pub(super) struct Metrics {
     pub(super) llm: LlmCounts,
     pub(super) admin: AdminDenials,
     pub(super) history: HistoryCounts,
+    /// Lines of the access log that were lost.
+    pub(super) access_log_lost: Arc<AtomicU64>,
 }
 
 /// The results of loading the rules.
@@ -93,6 +98,7 @@ impl Metrics {
             llm: LlmCounts::default(),
             admin: AdminDenials::default(),
             history: HistoryCounts::default(),
+            access_log_lost: Arc::default(),
         }
     }
 

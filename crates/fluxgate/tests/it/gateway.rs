@@ -1,14 +1,18 @@
 //! The gateway between real clients and real upstreams.
 
+mod access_log;
 mod balancing;
 mod demo;
 mod ejection;
 mod errors;
 mod forwarding;
 mod grpc;
+mod health_checks;
 mod http2;
 mod http2_upstreams;
 mod limits;
+mod outages;
+mod retries;
 mod routing;
 mod slots;
 mod streaming;

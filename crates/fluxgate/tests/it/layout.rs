@@ -48,8 +48,8 @@ const LAYERS: [(&str, &str); 10] = [
     ),
     (
         "fluxgate-gateway",
-        "config error hop_by_hop timeouts upstream request_body exchange routes forward \
-         llm engine received_request admission gateway forwarded_headers upstream_request request_checks echo fast_path \
+        "config observer error hop_by_hop counts timeouts upstream request_body exchange routes forward health_check \
+         llm engine received_request admission request_record gateway forwarded_headers upstream_request request_checks echo fast_path \
          http_server fuzz",
     ),
     (

@@ -1,14 +1,19 @@
 //! The routes of the gateway.
 
 use std::collections::HashSet;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use fluxgate_core::rules::values;
 use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_gateway::{HostPattern, RouteMatch};
+use fluxgate_gateway::{
+    HealthConfig, HostPattern, RetryConfig, RouteBodyLimit, RouteMatch, RouteTimeouts,
+};
 
+use super::MAX_BODY;
 use super::llm::Llm;
 use super::upstream::{self, Upstream};
+use super::upstream_care;
 use crate::config::filters::Filter;
 use crate::config::paths::PathPatterns;
 use crate::config::section::Section;
@@ -23,6 +28,14 @@ pub struct Route {
     pub matches: RouteMatch,
     /// The upstreams; at least one.
     pub upstreams: Vec<Upstream>,
+    /// The active health check of the upstreams, if there is one.
+    pub health: Option<HealthConfig>,
+    /// Which requests are tried again, if the route says so.
+    pub retry: Option<RetryConfig>,
+    /// How long things may take, where it differs from the gateway.
+    pub timeouts: RouteTimeouts,
+    /// The size of the body of a request, if it differs from the gateway.
+    pub body_bytes: Option<RouteBodyLimit>,
     /// The names of existing filters, in the order in which they evaluate a request.
     pub filters: Vec<String>,
     /// How calls to language models are counted, if they are.
@@ -49,7 +62,17 @@ impl Route {
         ids: &mut HashSet<&'n str>,
         faults: &mut Faults,
     ) -> (Self, Node) {
-        const FIELDS: &[&str] = &["id", "match", "upstreams", "filters", "llm"];
+        const FIELDS: &[&str] = &[
+            "id",
+            "match",
+            "upstreams",
+            "health",
+            "retry",
+            "timeouts",
+            "limits",
+            "filters",
+            "llm",
+        ];
         let mut section = Section::read(node, "a route", FIELDS, faults);
         for name in ["id", "upstreams"] {
             if section.get(name).is_none() {
@@ -68,11 +91,35 @@ impl Route {
             id: id.into(),
             matches: read_match(&mut section),
             upstreams,
+            health: upstream_care::read_health(&mut section),
+            retry: upstream_care::read_retry(&mut section),
+            timeouts: read_timeouts(&mut section),
+            body_bytes: read_limits(&mut section),
             llm: Llm::read(&mut section, &filters),
             filters,
         };
         (route, section.into_node())
     }
+}
+
+/// Reads the timeouts of a route. Those of the gateway apply to what it does not name.
+fn read_timeouts(route: &mut Section<'_, '_>) -> RouteTimeouts {
+    const FIELDS: &[&str] = &["connect", "idle", "request"];
+    let timeouts = route.optional_section("timeouts", FIELDS, |section| RouteTimeouts {
+        connect: section.optional_duration("connect"),
+        idle: section.optional_duration("idle"),
+        request: section.optional_duration("request"),
+    });
+    timeouts.unwrap_or_default()
+}
+
+/// Reads the limits of a route.
+fn read_limits(route: &mut Section<'_, '_>) -> Option<RouteBodyLimit> {
+    let limit = route.optional_section("limits", &["body_bytes"], |section| {
+        let bytes = section.optional_whole("body_bytes", 0..=MAX_BODY)?;
+        Some(NonZeroU64::new(bytes))
+    });
+    limit.flatten()
 }
 
 /// Reads the names of filters, which must exist.
@@ -114,16 +161,7 @@ fn read_match(route: &mut Section<'_, '_>) -> RouteMatch {
                 }
                 hosts.extend(host);
             }
-            let mut methods = Vec::new();
-            for node in section.list("methods") {
-                let Some(text) = node.text("a method", section.faults) else {
-                    continue;
-                };
-                if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-                    section.fault(node, format!("`{text}` cannot be a method"));
-                }
-                methods.push(text.to_owned());
-            }
+            let methods = read_methods(section);
             let paths = PathPatterns::read(section, "path");
             section.show("path", paths.as_ref().and_then(PathPatterns::node));
             section.show("host", (!hosts.is_empty()).then(|| tree::texts(&hosts)));
@@ -139,6 +177,21 @@ fn read_match(route: &mut Section<'_, '_>) -> RouteMatch {
             }
         },
     )
+}
+
+/// Reads the list under `methods`.
+pub(super) fn read_methods(section: &mut Section<'_, '_>) -> Vec<String> {
+    let mut methods = Vec::new();
+    for node in section.list("methods") {
+        let Some(text) = node.text("a method", section.faults) else {
+            continue;
+        };
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            section.fault(node, format!("`{text}` cannot be a method"));
+        }
+        methods.push(text.to_owned());
+    }
+    methods
 }
 
 fn read_headers(section: &mut Section<'_, '_>) -> Vec<(Box<str>, Box<str>)> {

@@ -65,15 +65,27 @@ impl Family<'_> {
     /// Writes a histogram of nanoseconds in seconds. The last of the `buckets` has no bound
     /// in `bounds`.
     pub(super) fn histogram(&mut self, bounds: &[u64], buckets: &[u64], sum: u64) {
+        self.labelled_histogram(&[], bounds, buckets, sum);
+    }
+
+    /// Like [`Family::histogram`], with labels.
+    pub(super) fn labelled_histogram(
+        &mut self,
+        labels: Labels<'_>,
+        bounds: &[u64],
+        buckets: &[u64],
+        sum: u64,
+    ) {
         let mut cumulative = 0;
         for (index, bucket) in buckets.iter().enumerate() {
             cumulative += bucket;
             let bound = bounds.get(index).map(|bound| seconds(*bound));
             let bound = bound.as_deref().unwrap_or("+Inf");
-            self.write("_bucket", &[("le", bound)], &cumulative.to_string());
+            let labels = [labels, &[("le", bound)]].concat();
+            self.write("_bucket", &labels, &cumulative.to_string());
         }
-        self.write("_sum", &[], &seconds(sum));
-        self.write("_count", &[], &cumulative.to_string());
+        self.write("_sum", labels, &seconds(sum));
+        self.write("_count", labels, &cumulative.to_string());
     }
 
     fn write(&mut self, suffix: &str, labels: Labels<'_>, value: &str) {

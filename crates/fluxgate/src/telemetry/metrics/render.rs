@@ -85,6 +85,9 @@ fn render_process(metrics: &Metrics, out: &mut Exposition) {
     let help = "Log lines suppressed because their cause logged too many.";
     let name = "fluxgate_log_lines_suppressed_total";
     out.one(name, Kind::Counter, help, log::suppressed());
+    let help = "Lines of the access log that were lost because they were not written in time.";
+    let name = "fluxgate_access_log_lost_total";
+    out.one(name, Kind::Counter, help, get(&metrics.access_log_lost));
     let help = "Spans sent to the collector.";
     let name = "fluxgate_spans_sent_total";
     out.one(name, Kind::Counter, help, get(&metrics.spans.sent));

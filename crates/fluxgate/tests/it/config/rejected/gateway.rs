@@ -124,6 +124,70 @@ pub(super) const CASES: &[Rejected] = &[
         "header `a` appears twice",
     ),
     (
+        "gateway: { routes: [ { id: a, upstreams: [ { weight: 1 } ] } ] }",
+        "an upstream needs a `url`",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [ { url: 'http://b', weight: 0 } ] } ] }",
+        "`weight` must be a whole number from 1 to 100",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [ { url: 'http://b', ca: a } ] } ] }",
+        "`ca` is only for https",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [ { url: 'ftp://b' } ] } ] }",
+        "`url` must",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], health: {} } ] }",
+        "`health` needs `path`, such as /healthz",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], health: { path: h } } ] }",
+        "`path` must begin with / and have no spaces and no fragment",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], health: { path: /h, status: 600 } } ] }",
+        "`status` must be a whole number from 200 to 599",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], retry: { attempts: 1 } } ] }",
+        "`attempts` must be a whole number from 2 to 10",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], retry: { on: [404] } } ] }",
+        "`on` lists connect, reset and statuses from 500 to 599, not `404`",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], retry: { on: [reset, reset] } } ] }",
+        "`reset` appears twice",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], retry: { budget: 2 } } ] }",
+        "`budget` must be a share: `2` is not a share",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], timeouts: { headers: 1s } } ] }",
+        "unknown field `headers` in `timeouts`; allowed are connect, idle, request",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], limits: { streams: 1 } } ] }",
+        "unknown field `streams` in `limits`; allowed are body_bytes",
+    ),
+    (
+        "gateway: { access_log: {} }",
+        "`access_log` needs `file`, a path or \"-\" for standard output",
+    ),
+    (
+        "gateway: { access_log: { file: '' } }",
+        "`file` must be the path of a file",
+    ),
+    (
+        "gateway: { access_log: { file: a, sample: 101% } }",
+        "`sample` must be a share: `101%` is not a share from 0% to 100%",
+    ),
+    (
         "gateway: { timeouts: { connect: 0s } }",
         "`connect` must be a whole number with a unit",
     ),
