@@ -29,7 +29,7 @@ use crate::identities::Identities;
 use crate::instances::Instances;
 use crate::reload::{ConfigFile, RuleReloader, rule_source};
 use crate::resp::RespServer;
-use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, listen};
+use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, ProxyProtocol, listen};
 use crate::telemetry::{Exporter, Telemetry, log};
 use crate::watch::Signals;
 use connections::{ApiConnections, GatewayConnections, GrpcConnections, ListeningPort};
@@ -149,6 +149,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         engine: Arc::clone(&engine),
         api: Arc::clone(&api),
         gateway,
+        proxy: ProxyProtocol::of_gateway(&config, engine.telemetry()),
         tls: tls.clone(),
     };
     let grace = config.shutdown.grace;
@@ -290,6 +291,8 @@ struct Services {
     engine: Arc<Engine>,
     api: Arc<ApiState>,
     gateway: Option<Arc<Gateway<Engine>>>,
+    /// How connections to the gateway name their clients, if they do.
+    proxy: Option<ProxyProtocol>,
     /// TLS of the listeners that use it.
     tls: [Option<ListenerTls>; Listener::ALL.len()],
 }
@@ -383,6 +386,7 @@ fn serve(
         engine,
         api,
         gateway,
+        proxy,
         tls,
     } = services;
     let socket = tokio::net::TcpListener::from_std(socket)?;
@@ -392,6 +396,7 @@ fn serve(
         listener,
         socket,
         tls: tls[listener as usize].clone(),
+        proxy: proxy.clone().filter(|_| listener == Listener::Gateway),
     };
     match listener {
         Listener::Api => port.serve(

@@ -77,6 +77,8 @@ pub(crate) struct Telemetry {
     unforwarded: Sampler,
     /// Sampled because clients choose how often a handshake fails.
     tls_failures: Sampler,
+    /// Sampled for the same reason.
+    proxy_failures: Sampler,
     /// The queue of spans, if traces are exported.
     spans: Option<SpanQueue>,
     /// Whether requests are recorded.
@@ -144,6 +146,7 @@ impl Telemetry {
             missing_rule_sets: Sampler::new(10, 1),
             unforwarded: Sampler::new(10, 10),
             tls_failures: Sampler::new(10, 1),
+            proxy_failures: Sampler::new(10, 1),
             spans,
             is_recording,
             keeps_record: AtomicBool::new(false),
@@ -668,6 +671,13 @@ impl Telemetry {
         let shards = &self.metrics.shards;
         shards.count(|shard| shard.tls_failures[listener as usize].add(1));
         self.tls_failures.allows(self.started.elapsed())
+    }
+
+    /// Counts a connection without a valid header of the PROXY protocol. Returns whether to log it.
+    pub(crate) fn record_proxy_failure(&self) -> bool {
+        let failures = &self.metrics.proxy_failures;
+        failures.fetch_add(1, Ordering::Relaxed);
+        self.proxy_failures.allows(self.started.elapsed())
     }
 
     /// Records that a request starts to wait.

@@ -142,7 +142,8 @@ fn read_rule_set<'n>(section: &mut Section<'n, '_>, rules: &Rules) -> Option<&'n
     Some(name)
 }
 
-fn read_networks(section: &mut Section<'_, '_>) -> Vec<IpNet> {
+/// Reads the list under `trusted_proxies`.
+pub(super) fn read_networks(section: &mut Section<'_, '_>) -> Vec<IpNet> {
     let mut networks = Vec::new();
     for node in section.list_or_empty("trusted_proxies") {
         let Some(text) = node.text("a network", section.faults) else {

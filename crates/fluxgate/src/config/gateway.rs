@@ -9,8 +9,9 @@ mod upstream_care;
 use std::num::NonZeroU64;
 
 use fluxgate_gateway::{Limits, Timeouts};
+use ipnet::IpNet;
 
-use super::filters::Filter;
+use super::filters::{Filter, read_networks};
 use super::listen::Tls;
 use super::section::Section;
 pub use access_log::{AccessLog, AccessLogFile};
@@ -26,6 +27,10 @@ const MAX_BODY: u64 = 1 << 50;
 pub struct Gateway {
     /// The log of requests, if there is one.
     pub access_log: Option<AccessLog>,
+    /// Whether every connection begins with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
+    /// The load balancers whose headers of the PROXY protocol are accepted.
+    pub trusted_proxies: Vec<IpNet>,
     /// The routes. The first that matches a request applies.
     pub routes: Vec<Route>,
     /// The timeouts.
@@ -40,15 +45,48 @@ pub struct Gateway {
 
 impl Gateway {
     pub(super) fn read(root: &mut Section<'_, '_>, filters: &[Filter]) -> Self {
-        const FIELDS: &[&str] = &["access_log", "routes", "timeouts", "limits", "llm", "tls"];
+        const FIELDS: &[&str] = &[
+            "access_log",
+            "proxy_protocol",
+            "trusted_proxies",
+            "routes",
+            "timeouts",
+            "limits",
+            "llm",
+            "tls",
+        ];
         root.section("gateway", FIELDS, |section| Self {
             access_log: AccessLog::read(section),
+            proxy_protocol: read_proxy_protocol(section),
+            trusted_proxies: read_proxies(section),
             routes: route::read(section, filters),
             timeouts: read_timeouts(section),
             limits: read_limits(section),
             llm_buffer: llm::read_buffer(section),
             tls: Tls::read(section, &["cert", "key"]),
         })
+    }
+}
+
+/// Reads whether connections begin with a header of the PROXY protocol, which only trusted proxies
+/// may send.
+fn read_proxy_protocol(section: &mut Section<'_, '_>) -> bool {
+    let is_used = section.boolean("proxy_protocol", false);
+    if let Some(node) = section.get("proxy_protocol").filter(|_| is_used)
+        && section.get("trusted_proxies").is_none()
+    {
+        let message = "`proxy_protocol` needs `trusted_proxies` of the gateway, the networks of the \
+                       load balancers";
+        section.fault(node, message);
+    }
+    is_used
+}
+
+/// Reads the load balancers. Without them there is nothing to show.
+fn read_proxies(section: &mut Section<'_, '_>) -> Vec<IpNet> {
+    match section.get("trusted_proxies") {
+        Some(_) => read_networks(section),
+        None => Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{ApiState, fast_path};
 use crate::engine::Engine;
 use crate::resp::RespServer;
-use crate::serve::{Acceptor, HttpServer, ListenerTls, PeerAddress};
+use crate::serve::{Acceptor, HttpServer, ListenerTls, PeerAddress, ProxyProtocol};
 
 /// Serves the connections of a listener.
 pub(super) trait Connections: Clone + Send + 'static {
@@ -29,20 +29,31 @@ pub(super) struct ListeningPort {
     pub(super) listener: Listener,
     pub(super) socket: TcpListener,
     pub(super) tls: Option<ListenerTls>,
+    /// How the first bytes of connections are read, if they name the client.
+    pub(super) proxy: Option<ProxyProtocol>,
 }
 
 impl ListeningPort {
     /// Accepts connections and serves them, until the service shuts down.
     pub(super) fn serve(self, acceptor: &Acceptor, connections: impl Connections) {
-        let (tls, closing) = (self.tls, acceptor.closing.clone());
-        acceptor.spawn(self.listener, self.socket, move |stream, peer| {
+        let (tls, proxy, closing) = (self.tls, self.proxy, acceptor.closing.clone());
+        acceptor.spawn(self.listener, self.socket, move |mut stream, mut peer| {
             let connections = connections.clone();
-            let Some(tls) = tls.clone() else {
+            if tls.is_none() && proxy.is_none() {
                 return Either::Left(connections.serve(stream, peer));
-            };
-            let closing = closing.clone();
-            // Boxed, so that connections without TLS reserve no space for it.
+            }
+            let (tls, proxy, closing) = (tls.clone(), proxy.clone(), closing.clone());
+            // Boxed, so that plain connections reserve no space for it.
             Either::Right(Box::pin(async move {
+                if let Some(proxy) = proxy {
+                    match proxy.accept(&mut stream, peer, &closing).await {
+                        Some(client) => peer = client,
+                        None => return,
+                    }
+                }
+                let Some(tls) = tls else {
+                    return connections.serve(stream, peer).await;
+                };
                 if let Some(stream) = tls.accept(stream, &closing).await {
                     connections.serve(stream, peer).await;
                 }

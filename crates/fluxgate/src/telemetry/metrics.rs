@@ -50,6 +50,8 @@ pub(super) struct Metrics {
     pub(super) llm: LlmCounts,
     pub(super) admin: AdminDenials,
     pub(super) history: HistoryCounts,
+    /// Connections without a valid header of the PROXY protocol.
+    pub(super) proxy_failures: AtomicU64,
     /// Lines of the access log that were lost.
     pub(super) access_log_lost: Arc<AtomicU64>,
 }
@@ -98,6 +100,7 @@ impl Metrics {
             llm: LlmCounts::default(),
             admin: AdminDenials::default(),
             history: HistoryCounts::default(),
+            proxy_failures: AtomicU64::new(0),
             access_log_lost: Arc::default(),
         }
     }

@@ -18,6 +18,7 @@ mod identity_headers;
 mod idle_connections;
 mod log_injection;
 pub(crate) mod memory;
+mod proxy_protocol;
 mod readings;
 mod responses;
 mod slow_clients;

@@ -62,6 +62,9 @@ pub(in crate::telemetry) fn render_metrics(
     add_sums(family, &shards, "listener", &listeners, |shard| {
         &shard.tls_failures
     });
+    let help = "Connections that were closed because they had no valid PROXY header.";
+    let name = "fluxgate_proxy_protocol_failures_total";
+    out.one(name, Kind::Counter, help, get(&metrics.proxy_failures));
     render_process(metrics, &mut out);
     out.into_text()
 }

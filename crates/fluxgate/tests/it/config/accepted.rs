@@ -36,6 +36,7 @@ const VALID: &[&str] = &[
     "gateway: { routes: [ { id: a, upstreams: [echo], retry: {} } ] }",
     "gateway: { routes: [ { id: a, upstreams: [echo], retry: { attempts: 10, on: [connect, '500'], methods: [PUT], budget: 0% } } ] }",
     "gateway: { routes: [ { id: a, upstreams: [echo], timeouts: { connect: 1s, idle: 1s, request: 1s }, limits: { body_bytes: 0 } } ] }",
+    "gateway: { proxy_protocol: true, trusted_proxies: [10.0.0.0/8, '::1'] }",
     "gateway: { access_log: { file: '-' } }",
     "gateway: { access_log: { file: /var/log/a.log, sample: 0.5% } }",
     "gateway: { timeouts: { connect: 1ms, headers: 1m, idle: 1h, request: 1d } }",

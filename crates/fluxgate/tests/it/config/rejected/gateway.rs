@@ -176,6 +176,14 @@ pub(super) const CASES: &[Rejected] = &[
         "unknown field `streams` in `limits`; allowed are body_bytes",
     ),
     (
+        "gateway: { proxy_protocol: true }",
+        "`proxy_protocol` needs `trusted_proxies` of the gateway",
+    ),
+    (
+        "gateway: { trusted_proxies: [10.0.0.1/8] }",
+        "`10.0.0.1/8` has bits set beyond its prefix",
+    ),
+    (
         "gateway: { access_log: {} }",
         "`access_log` needs `file`, a path or \"-\" for standard output",
     ),
