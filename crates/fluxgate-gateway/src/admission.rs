@@ -21,6 +21,7 @@ use crate::error::GatewayError;
 use crate::hop_by_hop::HeaderKind;
 use crate::llm::{BodyBuffer, MeteredCall, ReadBody, llm_limit_headers};
 use crate::received_request::ReceivedRequest;
+use crate::rewrite::{allows_origin, preflight_headers, preflight_method};
 use crate::routes::{AmbiguousRoute, Route, Routes, host_name};
 use crate::upstream::Assignment;
 use calls::CallPolicy;
@@ -53,6 +54,8 @@ pub(crate) struct Refusal<'g> {
 enum Cause {
     Denied(FailedClosedStatus),
     Error(GatewayError),
+    /// Nothing is refused: a browser may send the request in question.
+    Preflight,
 }
 
 /// Decides which requests are forwarded, and where to.
@@ -83,6 +86,9 @@ impl<E: Engine> AdmissionPolicy<E> {
             self.log_refusal(&error, origin, route.map(|route| &**route), None);
             Refusal::new(error, route, LimitHeaders::default())
         };
+        if let Some(answer) = self.answer_preflight(request) {
+            return Err(answer.unwrap_or_else(|(error, route)| reject(error, Some(route))));
+        }
         let (route, repeats_identity) = match self.route(request, origin) {
             Ok(found) => found,
             Err((error, route)) => return Err(reject(error, route)),
@@ -166,15 +172,43 @@ impl<E: Engine> AdmissionPolicy<E> {
         })
     }
 
+    /// Returns the answer to the question of a browser whether a page of another site may send a
+    /// request, if this is one and its route says who may. Nothing is charged for it. The route is
+    /// that of the request in question, as far as its method and its path tell.
+    #[expect(clippy::type_complexity, reason = "an answer, or why the page may not")]
+    fn answer_preflight<'g, H: RequestHead>(
+        &'g self,
+        request: &ReceivedRequest<'_, H>,
+    ) -> Option<Result<Refusal<'g>, (GatewayError, &'g Arc<Route>)>> {
+        let method = preflight_method(request.head)?;
+        let host = host_name(request.host);
+        let found = self.routes.find(request.head, method, request.path, host);
+        let route = found.ok().flatten()?;
+        let cors = route.cors.as_ref()?;
+        if !allows_origin(cors, request.head) {
+            return Some(Err((GatewayError::ForeignOrigin, route)));
+        }
+        let mut headers = LimitHeaders::default();
+        headers.set_others(preflight_headers(cors));
+        Some(Ok(Refusal {
+            route: Some(route),
+            limit_headers: headers,
+            cause: Cause::Preflight,
+        }))
+    }
+
     /// Returns the route of a request, and whether the request repeats an identity.
     fn route<H: RequestHead>(
         &self,
         request: &ReceivedRequest<'_, H>,
         origin: &Origin<'_>,
     ) -> Result<(&Arc<Route>, bool), (GatewayError, Option<&Arc<Route>>)> {
-        let found = self
-            .routes
-            .find(request.head, request.path, host_name(request.host));
+        let found = self.routes.find(
+            request.head,
+            request.head.method(),
+            request.path,
+            host_name(request.host),
+        );
         let route = match found {
             Ok(Some(route)) => route,
             Ok(None) => return Err((GatewayError::NoRoute, None)),
@@ -186,6 +220,11 @@ impl<E: Engine> AdmissionPolicy<E> {
             }
         };
         let ambiguous = |reason| (GatewayError::Ambiguous(reason), Some(route));
+        if route.rewrite.is_ambiguous(request.path) {
+            return Err(ambiguous(
+                "only one of the two forms of the path has the prefix that is removed",
+            ));
+        }
         let repeats = route.repeats_identity(request.head);
         let repeats = repeats.map_err(|bad| ambiguous(bad.reason()))?;
         let mut options = request.connection.iter();
@@ -314,8 +353,13 @@ impl<'g> Refusal<'g> {
     pub(crate) fn error(&self) -> Option<&GatewayError> {
         match &self.cause {
             Cause::Error(error) => Some(error),
-            Cause::Denied(_) => None,
+            Cause::Denied(_) | Cause::Preflight => None,
         }
+    }
+
+    /// Returns whether the response has no content at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.cause, Cause::Preflight)
     }
 
     /// Appends the body of the response; returns its status.
@@ -325,6 +369,7 @@ impl<'g> Refusal<'g> {
                 write_denial(decision, *failed_closed, body)
             }
             (Cause::Denied(_), None) => StatusCode::TOO_MANY_REQUESTS,
+            (Cause::Preflight, _) => StatusCode::NO_CONTENT,
             (Cause::Error(error), _) => {
                 error.problem().write(body);
                 error.status()
@@ -341,6 +386,7 @@ impl<'g> Refusal<'g> {
             (Cause::Denied(_), None) => {
                 GrpcStatus::new(GrpcCode::ResourceExhausted, "the quota is used up")
             }
+            (Cause::Preflight, _) => GrpcStatus::new(GrpcCode::Ok, ""),
             (Cause::Error(error), _) => {
                 GrpcStatus::of_error(error.status(), error.problem().detail().to_owned())
             }

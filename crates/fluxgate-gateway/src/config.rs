@@ -1,5 +1,6 @@
 //! The configuration of a gateway.
 
+mod rewrite;
 mod upstreams;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use fluxgate_core::path::PathSet;
 use fluxgate_http::Filter;
 use fluxgate_llm::Reserve;
 
+pub use rewrite::{CorsConfig, HeaderEdits, HeaderTest, HostRewrite, RewriteConfig};
 pub use upstreams::{
     HealthConfig, RetryConfig, RetryOn, RouteBodyLimit, RouteTimeouts, UpstreamConfig,
 };
@@ -46,6 +48,14 @@ pub struct RouteConfig {
     pub timeouts: RouteTimeouts,
     /// The size of the body of a request, if it differs from the gateway.
     pub body_bytes: Option<RouteBodyLimit>,
+    /// How the target and the host are changed.
+    pub rewrite: RewriteConfig,
+    /// Headers that are set or removed in requests.
+    pub request_headers: HeaderEdits,
+    /// Headers that are set or removed in responses of upstreams.
+    pub response_headers: HeaderEdits,
+    /// Which pages of other sites may use the route, if the gateway decides that.
+    pub cors: Option<CorsConfig>,
     /// The filters, in the order in which they evaluate a request.
     pub filters: Vec<Arc<Filter>>,
     /// How calls to language models are counted, if they are.
@@ -99,8 +109,8 @@ pub struct RouteMatch {
     pub hosts: Vec<HostPattern>,
     /// One of these methods, which are case-sensitive; an empty list matches all.
     pub methods: Vec<String>,
-    /// Each of these headers, once and with exactly this value. Names are in lower case.
-    pub headers: Vec<(Box<str>, Box<str>)>,
+    /// What each of these headers must be. Names are in lower case.
+    pub headers: Vec<(Box<str>, HeaderTest)>,
 }
 
 /// A pattern of hosts, in lower case and without a port.

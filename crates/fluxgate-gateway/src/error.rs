@@ -32,6 +32,9 @@ pub(crate) enum GatewayError {
     /// The token is invalid, and a filter refuses such requests.
     #[error("the token is invalid")]
     InvalidToken,
+    /// A page of another site may not use the route.
+    #[error("pages of this origin may not use this route")]
+    ForeignOrigin,
     /// No route matches.
     #[error("no route matches")]
     NoRoute,
@@ -108,6 +111,7 @@ impl GatewayError {
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::InvalidToken => StatusCode::UNAUTHORIZED,
+            Self::ForeignOrigin => StatusCode::FORBIDDEN,
             Self::NoRoute | Self::UnknownCall => StatusCode::NOT_FOUND,
             Self::NotReady | Self::Busy | Self::BufferFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,

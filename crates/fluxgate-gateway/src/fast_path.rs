@@ -34,6 +34,7 @@ use crate::gateway::Gateway;
 use crate::llm::{BodyBuffer, BufferedBody, MeteredCall, ReadBody};
 use crate::received_request::{ConnectionInfo, ReceivedRequest};
 use crate::request_record::{RequestRecord, early_end, facts_of};
+use crate::rewrite::ResponseChanges;
 use crate::routes::Route;
 use crate::upstream::pool;
 use crate::upstream_request::{RequestOptions, write_request};
@@ -192,8 +193,10 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
         let route = &**admitted.route;
         record.decided(admitted.limit_headers.last());
         out.clear();
+        let target = route.rewrite.target(request.target);
+        let changes = ResponseChanges::of(route, request);
         let options = RequestOptions {
-            target: request.target,
+            target: &target,
             replaced_body: admitted.body.as_ref().map(Bytes::len),
             ..RequestOptions::default()
         };
@@ -232,7 +235,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
                 call.answered(head.status, headers);
                 is_resized = call.removes_events;
             }
-            response::write_head(out, head, is_resized, limit_headers);
+            response::write_head(out, head, is_resized, limit_headers, &changes);
             write_end_of_head(out, limit_headers, origin, is_last);
         });
         let fate = match self.client.unless_gone(forwarding).await {
@@ -267,6 +270,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
                 MeteredCall::unsent(call);
                 let body = echo::describe(&out[..head], request.body.len() as u64);
                 let answer = OwnAnswer {
+                    changes,
                     status: StatusCode::OK,
                     content_type: b"application/json",
                     fields: b"",
@@ -342,11 +346,14 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
         record.refused(rejected);
         body.clear();
         self.client.is_last |= rejected.closes_connection();
+        let route = rejected.route.map(|route| &**route);
+        let changes = ResponseChanges::of_own(route, exchange.request);
         let content_type = exchange.request.header_lines("content-type").next();
-        let answer = match content_type.filter(|content_type| is_grpc(content_type)) {
+        let answer = match content_type.filter(|it| is_grpc(it) && !rejected.is_empty()) {
             Some(content_type) => {
                 rejected.grpc_status().write_text(body);
                 OwnAnswer {
+                    changes,
                     status: StatusCode::OK,
                     content_type,
                     fields: body,
@@ -354,6 +361,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
                 }
             }
             None => OwnAnswer {
+                changes,
                 status: rejected.write_body(body),
                 content_type: b"application/problem+json",
                 fields: b"",
@@ -376,6 +384,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
         record: &mut RequestRecord,
     ) -> ConnectionFate {
         let OwnAnswer {
+            changes,
             status,
             content_type,
             fields,
@@ -384,10 +393,14 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
         let is_last = self.client.is_last || self.client.closing.is_cancelled();
         out.clear();
         write_status(out, status);
-        write_header(out, "content-type", content_type);
-        write_number(out, "content-length", body.len());
+        // A response without content has neither.
+        if status != StatusCode::NO_CONTENT {
+            write_header(out, "content-type", content_type);
+            write_number(out, "content-length", body.len());
+        }
         write_date(wall_clock(), out);
         out.extend_from_slice(fields);
+        changes.write_text(out);
         write_end_of_head(out, limit_headers, origin, is_last);
         if request.method != "HEAD" {
             out.extend_from_slice(body);
@@ -410,6 +423,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
 
 /// A response of the gateway itself.
 struct OwnAnswer<'a> {
+    changes: ResponseChanges<'a>,
     status: StatusCode,
     content_type: &'a [u8],
     /// Further headers, each with its line end.

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use quanta::Instant;
 
-use crate::config::Timeouts;
+use crate::config::{HostRewrite, Timeouts};
 use crate::error::GatewayError;
 use crate::exchange::{
     Exchange, ExchangeError, ExpectedResponse, Http2Exchange, OutgoingRequest, ResponseHead,
 };
 use crate::request_body::RequestBody;
+use crate::rewrite::with_host;
 use crate::routes::Route;
 use crate::upstream::{
     Assignment, AttemptedUpstreams, ConnectionLimit, Protocol, TlsClients, Upstream,
@@ -148,11 +149,18 @@ impl Forwarder {
     pub(crate) async fn forward<T>(
         &self,
         route: &Route,
-        mut request: OutgoingRequest<'_>,
+        request: OutgoingRequest<'_>,
         mut on_head: impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
     ) -> Result<ForwardOutcome<T>, ForwardError> {
+        let OutgoingRequest {
+            bytes,
+            mut body,
+            wanted,
+            needs_http2,
+        } = request;
         let timeouts = &route.timeouts;
-        let retry = Retry::of(route, method_of(request.bytes), request.body.is_none());
+        let names_upstream = route.rewrite.host == HostRewrite::Upstream;
+        let retry = Retry::of(route, method_of(bytes), body.is_none());
         let mut tried = AttemptedUpstreams::new();
         let mut attempts = Attempts::default();
         let mut last = None;
@@ -168,7 +176,7 @@ impl Forwarder {
             };
             let protocol = assignment.upstream.protocol;
             if protocol == Protocol::Echo {
-                return Ok(ForwardOutcome::Echo(request.body.take()));
+                return Ok(ForwardOutcome::Echo(body));
             }
             if attempts.count > 0 {
                 route.counts.retries.fetch_add(1, Ordering::Relaxed);
@@ -180,8 +188,16 @@ impl Forwarder {
                 let is_final = retry.is_none_or(|it| !it.permits_instead(count, head.status));
                 is_final.then(|| on_head(head, out))
             };
+            let own_host =
+                names_upstream.then(|| with_host(bytes, &assignment.upstream.target.authority()));
+            let mut request = OutgoingRequest {
+                bytes: own_host.as_deref().unwrap_or(bytes),
+                body: body.take(),
+                wanted,
+                needs_http2,
+            };
             let started = Instant::now();
-            let sent = if protocol == Protocol::Http1 && !request.needs_http2 {
+            let sent = if protocol == Protocol::Http1 && !needs_http2 {
                 if request.body.is_some() {
                     let permit = self.permit_open_body(&mut request, timeouts).await;
                     permit.map_err(ForwardError::unsent)?;
@@ -195,6 +211,8 @@ impl Forwarder {
                     self.send_multiplexed(&assignment, &mut request, timeouts, &mut on_final_head);
                 Box::pin(sent).await
             };
+            // What was not sent is still there.
+            body = request.body.take();
             let took = Instant::now().saturating_duration_since(started);
             attempts.last = Some(took);
             let of_route = &assignment.upstream.of_route;

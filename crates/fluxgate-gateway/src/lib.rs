@@ -29,15 +29,17 @@ mod received_request;
 mod request_body;
 mod request_checks;
 mod request_record;
+mod rewrite;
 mod routes;
 mod timeouts;
 mod upstream;
 mod upstream_request;
 
 pub use config::{
-    Config, HealthConfig, HostPattern, Limits, LlmConfig, MAX_CALL_BODY, OnAbort, RetryConfig,
-    RetryOn, RouteBodyLimit, RouteConfig, RouteMatch, RouteTimeouts, Timeouts, UnknownCalls,
-    UpstreamConfig, UpstreamScheme, UpstreamTarget,
+    Config, CorsConfig, HeaderEdits, HeaderTest, HealthConfig, HostPattern, HostRewrite, Limits,
+    LlmConfig, MAX_CALL_BODY, OnAbort, RetryConfig, RetryOn, RewriteConfig, RouteBodyLimit,
+    RouteConfig, RouteMatch, RouteTimeouts, Timeouts, UnknownCalls, UpstreamConfig, UpstreamScheme,
+    UpstreamTarget,
 };
 pub use counts::{DURATION_BOUNDS, ResponseTotals, STATUS_CLASS_NAMES};
 pub use engine::{EndedRequest, Engine, RequestFacts, RequestObserver};

@@ -12,8 +12,8 @@ use fluxgate_llm::Api;
 use quanta::Instant;
 
 use crate::config::{
-    HealthConfig, LlmConfig, RetryConfig, RouteBodyLimit, RouteConfig, RouteMatch, Timeouts,
-    UpstreamTarget,
+    CorsConfig, HeaderEdits, HealthConfig, LlmConfig, RetryConfig, RewriteConfig, RouteBodyLimit,
+    RouteConfig, RouteMatch, Timeouts, UpstreamTarget,
 };
 use crate::counts::{ResponseCounts, Samples};
 use crate::upstream::{Balancer, UpstreamRegistry};
@@ -45,6 +45,10 @@ pub(crate) struct Route {
     pub(crate) timeouts: Timeouts,
     /// The largest body of a request in bytes.
     pub(crate) max_body: Option<u64>,
+    pub(crate) rewrite: RewriteConfig,
+    pub(crate) request_headers: HeaderEdits,
+    pub(crate) response_headers: HeaderEdits,
+    pub(crate) cors: Option<CorsConfig>,
     pub(crate) counts: Arc<RouteCounts>,
     matches: RouteMatch,
 }
@@ -140,6 +144,10 @@ impl Routes {
                 retry: route.retry,
                 timeouts: route.timeouts.within(defaults.timeouts),
                 max_body: max_body.map(u64::from),
+                rewrite: route.rewrite,
+                request_headers: route.request_headers,
+                response_headers: route.response_headers,
+                cors: route.cors,
                 counts: registry.counts(&route.id),
                 id: route.id.into(),
                 matches: route.matches,
@@ -154,16 +162,17 @@ impl Routes {
         routes
     }
 
-    /// Returns the route of a request for this path and host, which has no port.
+    /// Returns the route of a request with this method, for this path and host, which has no port.
     pub(crate) fn find(
         &self,
         head: &impl RequestHead,
+        method: &str,
         path: &RequestPath<'_>,
         host: &str,
     ) -> Result<Option<&Arc<Route>>, AmbiguousRoute> {
         let find = |path: &str| {
             let mut routes = self.routes.iter();
-            routes.position(|route| route.is_for(head, path, host))
+            routes.position(|route| route.is_for(head, method, path, host))
         };
         let mut forms = path.exact_forms();
         let found = forms.next().and_then(find);
@@ -199,7 +208,7 @@ impl Routes {
 }
 
 impl Route {
-    fn is_for(&self, head: &impl RequestHead, path: &str, host: &str) -> bool {
+    fn is_for(&self, head: &impl RequestHead, method: &str, path: &str, host: &str) -> bool {
         let RouteMatch {
             paths,
             hosts,
@@ -210,11 +219,8 @@ impl Route {
             .as_ref()
             .is_none_or(|paths| paths.contains(Some(path)))
             && (hosts.is_empty() || hosts.iter().any(|it| it.matches(host)))
-            && (methods.is_empty() || methods.iter().any(|method| method == head.method()))
-            && headers.iter().all(|(name, value)| {
-                let mut lines = head.header_lines(name);
-                lines.next() == Some(value.as_bytes()) && lines.next().is_none()
-            })
+            && (methods.is_empty() || methods.iter().any(|known| known == method))
+            && { headers.iter() }.all(|(name, test)| test.matches(head.header_lines(name)))
     }
 
     /// Returns whether calls to a language model at this path are counted.
@@ -282,7 +288,7 @@ mod tests {
     use fluxgate_core::path::{PathSet, Pattern};
 
     use super::*;
-    use crate::config::{HostPattern, RouteTimeouts};
+    use crate::config::{HeaderTest, HostPattern, RouteTimeouts};
     use crate::observer::{UpstreamChange, UpstreamObserver};
 
     fn routes(routes: Vec<RouteConfig>) -> Routes {
@@ -310,6 +316,10 @@ mod tests {
             retry: None,
             timeouts: RouteTimeouts::default(),
             body_bytes: None,
+            rewrite: RewriteConfig::default(),
+            request_headers: HeaderEdits::default(),
+            response_headers: HeaderEdits::default(),
+            cors: None,
             filters: Vec::new(),
             llm: None,
         }
@@ -334,7 +344,7 @@ mod tests {
             route(
                 "header",
                 RouteMatch {
-                    headers: vec![("x-plan".into(), "pro".into())],
+                    headers: vec![("x-plan".into(), HeaderTest::AnyOf(vec!["pro".into()]))],
                     ..RouteMatch::default()
                 },
             ),
@@ -361,7 +371,7 @@ mod tests {
             }
             let (parts, ()) = request.body(()).unwrap().into_parts();
             let path = RequestPath::read(parts.uri.path()).unwrap();
-            let route = routes.find(&parts, &path, host_name(host));
+            let route = routes.find(&parts, method, &path, host_name(host));
             route.unwrap().map(|route| route.id.to_string())
         };
         for (method, path, host, plans, expected) in [
@@ -416,7 +426,7 @@ mod tests {
             ("/sl%2561sh", Ok(None)),
         ] {
             let path = RequestPath::read(path).unwrap();
-            let found = routes.find(&parts, &path, "h");
+            let found = routes.find(&parts, "GET", &path, "h");
             let found = found.map(|route| route.map(|route| &*route.id));
             assert_eq!(found, expected, "{path:?}");
         }

@@ -6,6 +6,7 @@ use http::HeaderName;
 use smallvec::SmallVec;
 
 use crate::admission::{Admission, AdmissionPolicy};
+use crate::config::{HeaderEdits, HostRewrite};
 use crate::engine::Engine;
 use crate::forwarded_headers::{ForwardedHeaders, is_forwarding_header};
 use crate::hop_by_hop::{HeaderKind, connection_options, is_forwarded_trailer};
@@ -36,6 +37,10 @@ pub(crate) struct ForwardingContext<'a> {
     pub(crate) is_trusted: bool,
     /// The host, if the request names none.
     pub(crate) default_host: &'a str,
+    /// The host instead of that of the request.
+    pub(crate) own_host: Option<&'a str>,
+    /// Headers that are set or removed.
+    pub(crate) edits: Option<&'a HeaderEdits>,
     /// The route, if the request repeats a header that identifies the sender.
     pub(crate) repeats_identity: Option<&'a Route>,
     /// Whether requests are routed or counted by a header whose name is not plain, so that a
@@ -57,6 +62,11 @@ pub(crate) fn write_request<E: Engine, H: RequestHead>(
         request_id: origin.request_id(),
         is_trusted: route.trusts(request.client.peer.ip()),
         default_host: &route.default_host,
+        own_host: match &route.rewrite.host {
+            HostRewrite::Name(name) => Some(name),
+            HostRewrite::Client | HostRewrite::Upstream => None,
+        },
+        edits: Some(&route.request_headers).filter(|edits| !edits.is_empty()),
         repeats_identity: admission.repeats_identity.then_some(route),
         reads_odd_headers: policy.reads_odd_headers(route, origin),
     };
@@ -85,7 +95,7 @@ pub(crate) fn write_head<H: RequestHead>(
     out.push(b' ');
     out.extend_from_slice(options.target.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    match request.host {
+    match context.own_host.unwrap_or(request.host) {
         "" => write_header(out, "host", context.default_host.as_bytes()),
         host => write_header(out, "host", host.as_bytes()),
     }
@@ -111,6 +121,9 @@ pub(crate) fn write_head<H: RequestHead>(
         if is_written_anew(name, context.is_trusted) || is_spoofed() {
             continue;
         }
+        if context.edits.is_some_and(|edits| edits.covers(name)) {
+            continue;
+        }
         let is_cookie = name.eq_ignore_ascii_case("cookie");
         let route = context.repeats_identity;
         if is_cookie || route.is_some_and(|route| route.is_identity(name)) {
@@ -127,6 +140,9 @@ pub(crate) fn write_head<H: RequestHead>(
     }
     forwarded.write(head, scratch, |name, value| write_header(out, name, value));
     write_header(out, request_id::NAME, context.request_id.as_bytes());
+    for (name, value) in context.edits.iter().flat_map(|edits| &edits.set) {
+        write_header(out, name, value.as_bytes());
+    }
     if options.trailers {
         write_header(out, "te", b"trailers");
     }

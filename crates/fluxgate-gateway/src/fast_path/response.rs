@@ -16,6 +16,7 @@ use fluxgate_llm::MeterOutput;
 use super::client::Client;
 use crate::exchange::{ChunkDecoder, Framing, ResponseHead};
 use crate::llm::MeteredCall;
+use crate::rewrite::ResponseChanges;
 use crate::upstream::UpstreamStream;
 
 /// The size of a read of a long body.
@@ -31,14 +32,17 @@ pub(crate) fn write_head(
     head: &ResponseHead<'_>,
     is_resized: bool,
     limit_headers: &LimitHeaders<Decision>,
+    changes: &ResponseChanges<'_>,
 ) {
     write_status_line(out, head.status, head.reason);
     for (name, value) in &head.headers {
         let is_wrong = is_resized && name.eq_ignore_ascii_case("content-length");
-        if !is_wrong && !is_replaced(name, limit_headers) {
+        let is_dropped = !changes.is_empty() && changes.drops(name);
+        if !is_wrong && !is_dropped && !is_replaced(name, limit_headers) {
             write_header(out, name, value);
         }
     }
+    changes.write_text(out);
     if !head.has_date {
         write_date(wall_clock(), out);
     }

@@ -90,6 +90,8 @@ fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
         is_trusted,
         default_host: "unused",
         repeats_identity: None,
+        own_host: None,
+        edits: None,
         reads_odd_headers: false,
     };
     let options = RequestOptions {

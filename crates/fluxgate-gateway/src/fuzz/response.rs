@@ -5,6 +5,7 @@ use fluxgate_http::LimitHeaders;
 use super::WrittenHead;
 use crate::exchange::{ExpectedResponse, Framing, HeadError, ResponseHead};
 use crate::fast_path::write_response_head;
+use crate::rewrite::ResponseChanges;
 
 /// The head that is written can be read in one way only: the way in which it was parsed.
 pub fn response(bytes: &[u8]) {
@@ -32,7 +33,14 @@ pub fn response(bytes: &[u8]) {
 
 fn check_written(head: &ResponseHead<'_>, head_only: bool) {
     let mut written = Vec::new();
-    write_response_head(&mut written, head, false, &LimitHeaders::default());
+    let changes = ResponseChanges::default();
+    write_response_head(
+        &mut written,
+        head,
+        false,
+        &LimitHeaders::default(),
+        &changes,
+    );
     written.extend_from_slice(b"\r\n");
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut response = httparse::Response::new(&mut headers);

@@ -33,6 +33,7 @@ use crate::received_request::{ConnectionInfo, ReceivedRequest};
 use crate::request_body::RequestBody;
 use crate::request_checks::{self, CheckedHead};
 use crate::request_record::{OpenRecord, facts_of};
+use crate::rewrite::ResponseChanges;
 use crate::timeouts::{ConnectionState, watch_response};
 use crate::upstream_request::{RequestOptions, announced_trailers, write_request};
 
@@ -149,6 +150,10 @@ impl<E: Engine> HttpService<E> {
             .await;
         match forwarded {
             Ok(mut response) => {
+                let changes = ResponseChanges::of(admitted.route, parts);
+                if !changes.is_empty() {
+                    changes.apply(response.headers_mut());
+                }
                 admitted.limit_headers.write(response.headers_mut());
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     self.tunnel.keep(admitted.held);
@@ -183,6 +188,7 @@ impl<E: Engine> HttpService<E> {
             upgrade: upgrade.is_some(),
         };
         let target = origin_form(&parts.uri);
+        let target = admitted.route.rewrite.target(&target);
         let options = RequestOptions {
             target: &target,
             is_chunked: body.as_ref().is_some_and(|body| body.length.is_none()),
@@ -466,7 +472,8 @@ fn rejection(
     record: &mut OpenRecord,
 ) -> Response<ResponseBody> {
     record.record.refused(rejected);
-    let mut response = match grpc_content_type(&request.headers) {
+    let content_type = grpc_content_type(&request.headers);
+    let mut response = match content_type.filter(|_| !rejected.is_empty()) {
         Some(content_type) => {
             let mut response = own_response(StatusCode::OK, content_type.clone(), "");
             rejected.grpc_status().write(response.headers_mut());
@@ -478,6 +485,11 @@ fn rejection(
             own_response(status, PROBLEM_JSON, body)
         }
     };
+    if rejected.is_empty() {
+        response.headers_mut().remove(CONTENT_TYPE);
+    }
+    let changes = ResponseChanges::of_own(rejected.route.map(|route| &**route), request);
+    changes.apply(response.headers_mut());
     rejected.limit_headers.write(response.headers_mut());
     if rejected.closes_connection() {
         response.headers_mut().insert(CONNECTION, CLOSE);

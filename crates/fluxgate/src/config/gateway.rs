@@ -2,6 +2,7 @@
 
 mod access_log;
 mod llm;
+mod rewrite;
 mod route;
 mod upstream;
 mod upstream_care;

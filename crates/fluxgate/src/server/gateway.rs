@@ -67,6 +67,7 @@ fn route_config(
             &format!("gateway.routes[{index}].upstreams[{at}].ca"),
         )
     });
+    let [request_headers, response_headers] = route.headers.clone();
     Ok(RouteConfig {
         id: route.id.clone(),
         matches: route.matches.clone(),
@@ -75,6 +76,10 @@ fn route_config(
         retry: route.retry.clone(),
         timeouts: route.timeouts,
         body_bytes: route.body_bytes,
+        rewrite: route.rewrite.clone(),
+        request_headers,
+        response_headers,
+        cors: route.cors.clone(),
         filters: named
             .filter_map(|name| filters.get(name))
             .cloned()

@@ -13,6 +13,7 @@ mod http2_upstreams;
 mod limits;
 mod outages;
 mod retries;
+mod rewriting;
 mod routing;
 mod slots;
 mod streaming;

@@ -4,14 +4,15 @@ use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use fluxgate_core::rules::values;
 use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_gateway::{
-    HealthConfig, HostPattern, RetryConfig, RouteBodyLimit, RouteMatch, RouteTimeouts,
+    CorsConfig, HeaderEdits, HealthConfig, HostPattern, RetryConfig, RewriteConfig, RouteBodyLimit,
+    RouteMatch, RouteTimeouts,
 };
 
 use super::MAX_BODY;
 use super::llm::Llm;
+use super::rewrite;
 use super::upstream::{self, Upstream};
 use super::upstream_care;
 use crate::config::filters::Filter;
@@ -36,6 +37,12 @@ pub struct Route {
     pub timeouts: RouteTimeouts,
     /// The size of the body of a request, if it differs from the gateway.
     pub body_bytes: Option<RouteBodyLimit>,
+    /// How the target and the host of requests are changed.
+    pub rewrite: RewriteConfig,
+    /// Headers that are set or removed in requests, and in responses.
+    pub headers: [HeaderEdits; 2],
+    /// Which pages of other sites may use the route, if the gateway decides that.
+    pub cors: Option<CorsConfig>,
     /// The names of existing filters, in the order in which they evaluate a request.
     pub filters: Vec<String>,
     /// How calls to language models are counted, if they are.
@@ -68,6 +75,9 @@ impl Route {
             "upstreams",
             "health",
             "retry",
+            "rewrite",
+            "headers",
+            "cors",
             "timeouts",
             "limits",
             "filters",
@@ -93,6 +103,9 @@ impl Route {
             upstreams,
             health: upstream_care::read_health(&mut section),
             retry: upstream_care::read_retry(&mut section),
+            rewrite: rewrite::read_rewrite(&mut section),
+            headers: rewrite::read_headers(&mut section),
+            cors: rewrite::read_cors(&mut section),
             timeouts: read_timeouts(&mut section),
             body_bytes: read_limits(&mut section),
             llm: Llm::read(&mut section, &filters),
@@ -173,7 +186,7 @@ fn read_match(route: &mut Section<'_, '_>) -> RouteMatch {
                 paths: paths.map(|paths| Arc::clone(paths.set())),
                 hosts,
                 methods,
-                headers: read_headers(section),
+                headers: rewrite::read_header_tests(section),
             }
         },
     )
@@ -192,27 +205,4 @@ pub(super) fn read_methods(section: &mut Section<'_, '_>) -> Vec<String> {
         methods.push(text.to_owned());
     }
     methods
-}
-
-fn read_headers(section: &mut Section<'_, '_>) -> Vec<(Box<str>, Box<str>)> {
-    let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
-    let given = section.get("headers");
-    let pairs = given.map(|node| node.map("`headers`", section.faults));
-    for (name, key, value) in pairs.unwrap_or_default() {
-        let Some(name) = values::header_name(name, key.position, section.faults) else {
-            continue;
-        };
-        if headers.iter().any(|(known, _)| *known == name) {
-            let message = format!("header `{name}` appears twice (their case does not matter)");
-            section.fault(key, message);
-        }
-        if let Some(value) = value.text("a header's value", section.faults) {
-            headers.push((name, value.into()));
-        }
-    }
-    let shown = headers
-        .iter()
-        .map(|(name, value)| (&**name, tree::text(&**value)));
-    section.show("headers", (!headers.is_empty()).then(|| tree::map(shown)));
-    headers
 }

@@ -176,6 +176,46 @@ pub(super) const CASES: &[Rejected] = &[
         "unknown field `streams` in `limits`; allowed are body_bytes",
     ),
     (
+        "gateway: { routes: [ { id: a, upstreams: [echo], match: { headers: { a: { in: list } } } } ] }",
+        "unknown field `in` in a condition; allowed are not, present",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], rewrite: { strip_prefix: api } } ] }",
+        "`strip_prefix` must be whole segments without escapes",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], rewrite: { add_prefix: '/a/' } } ] }",
+        "`add_prefix` must be whole segments without escapes",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], rewrite: { host: 'a b' } } ] }",
+        "`host` must be client, upstream or a host",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], headers: { request: { set: { Host: a } } } } ] }",
+        "the gateway sets `host` by itself",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], headers: { response: { remove: [X-RateLimit-Limit] } } } ] }",
+        "the gateway sets `x-ratelimit-limit` by itself",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], headers: { request: { set: { a: b }, remove: [A] } } } ] }",
+        "header `a` appears twice",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], cors: {} } ] }",
+        "`cors` needs `origins`",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], cors: { origins: ['https://a/'] } } ] }",
+        "`https://a/` is no origin",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], cors: { origins: ['*'], credentials: true } } ] }",
+        "`credentials` need `origins` that are named",
+    ),
+    (
         "gateway: { proxy_protocol: true }",
         "`proxy_protocol` needs `trusted_proxies` of the gateway",
     ),
