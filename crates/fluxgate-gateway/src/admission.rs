@@ -386,7 +386,7 @@ impl<'g> Refusal<'g> {
             (Cause::Denied(_), None) => {
                 GrpcStatus::new(GrpcCode::ResourceExhausted, "the quota is used up")
             }
-            (Cause::Preflight, _) => GrpcStatus::new(GrpcCode::Ok, ""),
+            (Cause::Preflight, _) => GrpcStatus::new(GrpcCode::Unknown, ""),
             (Cause::Error(error), _) => {
                 GrpcStatus::of_error(error.status(), error.problem().detail().to_owned())
             }

@@ -1,7 +1,7 @@
 //! The configuration of a gateway.
 
 mod rewrite;
-mod upstreams;
+mod upstream_care;
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -13,9 +13,7 @@ use fluxgate_http::Filter;
 use fluxgate_llm::Reserve;
 
 pub use rewrite::{CorsConfig, HeaderEdits, HeaderTest, HostRewrite, RewriteConfig};
-pub use upstreams::{
-    HealthConfig, RetryConfig, RetryOn, RouteBodyLimit, RouteTimeouts, UpstreamConfig,
-};
+pub use upstream_care::{HealthConfig, RetryConfig, RetryOn};
 
 /// What the gateway forwards, and within which bounds.
 #[derive(Clone, Debug)]
@@ -195,6 +193,21 @@ pub enum UpstreamTarget {
     },
 }
 
+/// An upstream of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamConfig {
+    /// Where requests are forwarded to.
+    pub target: UpstreamTarget,
+    /// Its share of the requests, in proportion to those of the other upstreams; at least 1.
+    pub weight: u32,
+}
+
+impl From<UpstreamTarget> for UpstreamConfig {
+    fn from(target: UpstreamTarget) -> Self {
+        Self { target, weight: 1 }
+    }
+}
+
 /// How to speak to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamScheme {
@@ -284,6 +297,32 @@ impl Default for Timeouts {
         }
     }
 }
+
+/// How long things may take on a route, where it differs from the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteTimeouts {
+    /// Connecting to an upstream.
+    pub connect: Option<Duration>,
+    /// Between two parts of a body.
+    pub idle: Option<Duration>,
+    /// From a request to the head of its response.
+    pub request: Option<Duration>,
+}
+
+impl RouteTimeouts {
+    /// Returns the timeouts of the route in a gateway with these.
+    pub(crate) fn within(self, gateway: Timeouts) -> Timeouts {
+        Timeouts {
+            connect: self.connect.unwrap_or(gateway.connect),
+            idle: self.idle.unwrap_or(gateway.idle),
+            request: self.request.unwrap_or(gateway.request),
+            ..gateway
+        }
+    }
+}
+
+/// The size of the body of a request on a route: a bound, or none.
+pub type RouteBodyLimit = Option<NonZeroU64>;
 
 /// How large and how many things may be; `None` is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

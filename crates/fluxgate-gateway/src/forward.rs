@@ -21,7 +21,6 @@ use crate::upstream::{
     Assignment, AttemptedUpstreams, ConnectionLimit, Protocol, TlsClients, Upstream,
     UpstreamStream, pool,
 };
-use multiplexed::Sent;
 use retry::Retry;
 
 /// Sends requests to upstreams. There is one for all cores.
@@ -107,6 +106,25 @@ struct AttemptFailure {
     may_try_next: bool,
     /// Whether the upstream is to blame.
     is_fault: bool,
+}
+
+/// A request whose response has begun.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every value is a response over HTTP/1.1"
+)]
+enum Sent<T> {
+    Http1(Exchange, T),
+    Http2(Http2Exchange, T),
+}
+
+impl<T> Sent<T> {
+    fn status(&self) -> u16 {
+        match self {
+            Self::Http1(exchange, _) => exchange.status,
+            Self::Http2(exchange, _) => exchange.status,
+        }
+    }
 }
 
 impl AttemptFailure {
@@ -254,7 +272,11 @@ impl Forwarder {
                 assignment.failed(error.ejection_cause(), || error.with_cause());
             }
             let may_try_again = match &retry {
-                Some(retry) if is_upstream => retry.permits_after(count, error, failure.is_sent),
+                // A body of which some was taken cannot be sent again.
+                Some(retry) if is_upstream => {
+                    (failure.is_sent || failure.may_try_next)
+                        && retry.permits_after(count, error, failure.is_sent)
+                }
                 Some(retry) => failure.may_try_next && retry.has_attempts(count),
                 None => failure.may_try_next,
             };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::uri::Scheme;
 use tokio::time::Instant;
 
-use super::{AttemptFailure, Forwarder};
+use super::{AttemptFailure, Forwarder, Sent};
 use crate::config::Timeouts;
 use crate::error::GatewayError;
 use crate::exchange::{
@@ -179,25 +179,6 @@ impl Forwarder {
                 }
             }
             add(&pool, stream, timeout).await
-        }
-    }
-}
-
-/// A request whose response has begun.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every value is a response over HTTP/1.1"
-)]
-pub(super) enum Sent<T> {
-    Http1(Exchange, T),
-    Http2(Http2Exchange, T),
-}
-
-impl<T> Sent<T> {
-    pub(super) fn status(&self) -> u16 {
-        match self {
-            Self::Http1(exchange, _) => exchange.status,
-            Self::Http2(exchange, _) => exchange.status,
         }
     }
 }

@@ -218,7 +218,7 @@ impl<E: Engine> HttpService<E> {
             });
             let in_time = tokio::time::timeout(route.timeouts.request, reading).await;
             if let Err(error) = in_time.unwrap_or(Err(GatewayError::BodyTimeout)) {
-                policy.log_refusal(&error, origin, Some(route), None);
+                policy.log_refusal(&error, origin, Some(&**route), None);
                 return Err(error);
             }
         }
@@ -271,7 +271,7 @@ impl<E: Engine> HttpService<E> {
             record.record.attempts = failed.attempts;
             record.record.assigned(assignment);
             let policy = &self.gateway.policy;
-            policy.log_refusal(&failed.error, origin, Some(route), assignment);
+            policy.log_refusal(&failed.error, origin, Some(&**route), assignment);
             failed.error
         })
     }

@@ -6,6 +6,7 @@ mod rewrite;
 mod route;
 mod upstream;
 mod upstream_care;
+mod values;
 
 use std::num::NonZeroU64;
 
@@ -19,9 +20,7 @@ pub use access_log::{AccessLog, AccessLogFile};
 pub use llm::Llm;
 pub use route::Route;
 pub use upstream::Upstream;
-
-/// The largest limit of a body.
-const MAX_BODY: u64 = 1 << 50;
+use values::MAX_BODY;
 
 /// The configuration of the gateway.
 #[derive(Clone, Debug)]

@@ -36,7 +36,7 @@ impl AccessLog {
             let file = section.path("file");
             let sample = if section.get("sample").is_some() {
                 section.parsed("sample", |text| {
-                    text.parse()
+                    text.parse::<Percent>()
                         .map_err(|error| format!("must be a share: {error}"))
                 })
             } else {

@@ -9,6 +9,7 @@ use fluxgate_gateway::{
 };
 use url::Url;
 
+use super::values::read_methods;
 use crate::config::section::{Section, one_or_list};
 use crate::config::tree;
 
@@ -156,7 +157,7 @@ pub(super) fn read_cors(route: &mut Section<'_, '_>) -> Option<CorsConfig> {
             }
             origins.push(text.to_owned());
         }
-        let mut methods = super::route::read_methods(section);
+        let mut methods = read_methods(section);
         if section.get("methods").is_none() {
             methods = ["GET", "HEAD", "POST"].map(str::to_owned).into();
         }

@@ -10,11 +10,11 @@ use fluxgate_gateway::{
     RouteMatch, RouteTimeouts,
 };
 
-use super::MAX_BODY;
 use super::llm::Llm;
 use super::rewrite;
 use super::upstream::{self, Upstream};
 use super::upstream_care;
+use super::values::{MAX_BODY, read_methods};
 use crate::config::filters::Filter;
 use crate::config::paths::PathPatterns;
 use crate::config::section::Section;
@@ -190,19 +190,4 @@ fn read_match(route: &mut Section<'_, '_>) -> RouteMatch {
             }
         },
     )
-}
-
-/// Reads the list under `methods`.
-pub(super) fn read_methods(section: &mut Section<'_, '_>) -> Vec<String> {
-    let mut methods = Vec::new();
-    for node in section.list("methods") {
-        let Some(text) = node.text("a method", section.faults) else {
-            continue;
-        };
-        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            section.fault(node, format!("`{text}` cannot be a method"));
-        }
-        methods.push(text.to_owned());
-    }
-    methods
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fluxgate_core::Percent;
 use fluxgate_gateway::{HealthConfig, RetryConfig, RetryOn};
 
+use super::values::read_methods;
 use crate::config::section::Section;
 use crate::config::tree;
 
@@ -53,7 +54,7 @@ pub(super) fn read_retry(route: &mut Section<'_, '_>) -> Option<RetryConfig> {
         let methods = read_retried_methods(section);
         let budget = match section.get("budget") {
             Some(_) => section.parsed("budget", |text| {
-                text.parse()
+                text.parse::<Percent>()
                     .map_err(|error| format!("must be a share: {error}"))
             }),
             None => {
@@ -71,7 +72,7 @@ pub(super) fn read_retry(route: &mut Section<'_, '_>) -> Option<RetryConfig> {
 }
 
 fn read_retried_methods(section: &mut Section<'_, '_>) -> Vec<String> {
-    let mut methods = super::route::read_methods(section);
+    let mut methods = read_methods(section);
     if section.get("methods").is_none() {
         methods = ["GET", "HEAD", "OPTIONS"].map(str::to_owned).into();
     }

@@ -61,12 +61,12 @@ impl Buffers {
 
     /// Calls `append` with the buffer of this thread.
     pub(super) fn with_local<T>(&self, append: impl FnOnce(&mut Buffer) -> T) -> T {
-        LOCAL.with_borrow_mut(|local| {
-            let (_, buffer) = match local {
-                Some(known) if known.0 == self.number => known,
-                _ => local.insert((self.number, self.add())),
-            };
-            append(&mut lock(buffer))
+        LOCAL.with_borrow_mut(|local| match local {
+            Some((number, buffer)) if *number == self.number => append(&mut lock(buffer)),
+            _ => {
+                let (_, buffer) = local.insert((self.number, self.add()));
+                append(&mut lock(buffer))
+            }
         })
     }
 

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -78,9 +78,9 @@ impl Output {
 }
 
 /// Opens a file to append to it. A pipe without a reader would block for ever.
-fn open(path: &PathBuf) -> Result<File, AccessLogError> {
+fn open(path: &Path) -> Result<File, AccessLogError> {
     let unusable = |error| AccessLogError::Unusable {
-        path: path.clone(),
+        path: path.into(),
         error,
     };
     if let Ok(metadata) = path.metadata() {

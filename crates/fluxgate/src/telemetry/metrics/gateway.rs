@@ -24,18 +24,18 @@ pub(in crate::telemetry) fn render_gateway(routes: &[RouteStatus]) -> String {
     let name = "fluxgate_gateway_requests_total";
     let mut family = out.family(name, Kind::Counter, help);
     for route in routes {
-        add_classes(&mut family, &[("route", &route.id)], &route.responses);
+        add_classes(&mut family, &[("route", &*route.id)], &route.responses);
     }
     let help = "Time from the head of a request to the end of its response, in seconds.";
     let name = "fluxgate_gateway_request_duration_seconds";
     let mut family = out.family(name, Kind::Histogram, help);
     for route in routes {
-        add_histogram(&mut family, &[("route", &route.id)], &route.responses);
+        add_histogram(&mut family, &[("route", &*route.id)], &route.responses);
     }
     let help = "Attempts to send a request after the first.";
     let mut family = out.family("fluxgate_retries_total", Kind::Counter, help);
     for route in with_id(routes) {
-        family.sample(&[("route", &route.id)], route.retries);
+        family.sample(&[("route", &*route.id)], route.retries);
     }
     render_upstreams(&mut out, routes);
     out.into_text()
@@ -45,10 +45,9 @@ fn render_upstreams(out: &mut Exposition, routes: &[RouteStatus]) {
     let sums: Vec<_> = with_id(routes)
         .flat_map(|route| {
             let sums = sums_of(&route.upstreams).into_iter();
-            sums.map(|(upstream, sums)| (&*route.id, upstream, sums))
+            sums.map(move |(upstream, sums)| (&*route.id, upstream, sums))
         })
         .collect();
-    let labels_of = |route, upstream| [("route", route), ("upstream", upstream)];
     let help = "Requests to an upstream by status class. A failure counts as the status that the gateway makes of it.";
     let name = "fluxgate_upstream_requests_total";
     let mut family = out.family(name, Kind::Counter, help);
@@ -79,6 +78,10 @@ fn render_upstreams(out: &mut Exposition, routes: &[RouteStatus]) {
             family.sample(&labels, count);
         }
     }
+}
+
+fn labels_of<'a>(route: &'a str, upstream: &'a str) -> [(&'static str, &'a str); 2] {
+    [("route", route), ("upstream", upstream)]
 }
 
 /// Returns the routes of the config.

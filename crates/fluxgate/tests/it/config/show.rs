@@ -51,6 +51,7 @@ fn defaults_are_filled_in() {
             "  ipv6_prefix: 64",
             "filters: {}",
             "gateway:",
+            "  proxy_protocol: false",
             "  timeouts:",
             "    connect: 1s",
             "    headers: 10s",
