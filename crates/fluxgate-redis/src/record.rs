@@ -10,6 +10,7 @@
 //! | `<prefix>:1:history:denied:<hour>` | a sorted set: the minutes and rules that have denials, by the number of their rows |
 //! | `<prefix>:1:history:dropped:<hour>` | a sorted set: the same, by the number of denials without a row |
 //! | `<prefix>:1:history:changes` | a list of changes of rule sets |
+//! | `<prefix>:1:history:audit` | a list: who changed what through the API, the newest first |
 //!
 //! Every key expires. No decision waits for any of this, and no failure of it reaches the circuit
 //! breaker. A hash of counts or denials holds, for each instance, the number of the last batch
@@ -28,4 +29,4 @@ pub use batch::RecordBatch;
 pub use client::Record;
 pub use entries::{DenialBlock, RecordedChange, RecordedCount, RecordedDenial};
 pub use keys::{RecordedRule, Step};
-pub use scripts::{MAX_MINUTE_ROWS, SECONDS_KEPT};
+pub use scripts::{MAX_AUDIT_ENTRIES, MAX_MINUTE_ROWS, SECONDS_KEPT};

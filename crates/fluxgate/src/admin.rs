@@ -16,7 +16,7 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 
 pub(crate) use audit::{
-    AuditedChange, may_have_been_applied, reserve_audit_line, write_audit_line,
+    AuditedChange, may_have_been_applied, reason_of, reserve_audit_line, write_audit_line,
 };
 pub(crate) use tokens::{Caller, Role, TokensError};
 

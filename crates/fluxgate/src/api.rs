@@ -1,6 +1,7 @@
 //! Decisions over HTTP, in JSON: the routes of all endpoints.
 
 mod admin;
+mod audit;
 mod blocking_pool;
 pub(crate) mod body;
 mod check;
@@ -14,6 +15,7 @@ mod health;
 mod history;
 mod holds;
 mod identity;
+mod openapi;
 mod openfluxgate;
 mod overview;
 mod query;
@@ -26,7 +28,7 @@ mod top;
 mod usage;
 mod validate;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -41,16 +43,6 @@ pub(crate) use state::ApiState;
 use crate::console;
 use response::json_response;
 use state::SharedState;
-
-/// The OpenAPI document. Tests compare it with the service.
-static OPENAPI: LazyLock<String> = LazyLock::new(|| {
-    let document = include_str!("api/openapi.json");
-    document.replacen(
-        "\"VERSION\"",
-        concat!("\"", env!("CARGO_PKG_VERSION"), "\""),
-        1,
-    )
-});
 
 /// Returns the routes of all endpoints.
 pub(crate) fn router(state: &Arc<ApiState>) -> Router {
@@ -74,6 +66,7 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
         .route("/v1/recent", get(recent::recent))
         .route("/v1/history", get(history::history))
         .route("/v1/denials", get(denials::denials))
+        .route("/v1/audit", get(audit::audit))
         .route("/v1/instances", get(overview::instances))
         .route("/v1/routes", get(routes::routes))
         .route("/v1/session", get(overview::session))
@@ -83,7 +76,7 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
         .route("/console/{*path}", get(console::serve))
         .route(
             "/openapi.json",
-            get(async || json_response(OPENAPI.as_str())),
+            get(async || json_response(openapi::document())),
         )
         .merge(admin::routes())
         .route("/livez", get(health::livez))

@@ -12,7 +12,8 @@ use std::time::Duration;
 use fluxgate_core::store::{Micros, Mode};
 use fluxgate_core::{
     AdHocDecision, AdHocKey, Band, Decision, DynStore, HoldId, IdentityRef, Limiter, LimiterError,
-    Observer, OnError, RequestContext, RuleSets, Settled, Settlement, Store, StoreError, Timestamp,
+    Observer, OnError, RequestContext, RuleSets, Settled, Settlement, Store, StoreError,
+    StoredIdentity, Timestamp,
 };
 use fluxgate_http::server::Origin;
 use fluxgate_redis::etag_of;
@@ -364,6 +365,25 @@ impl Engine {
         });
         // The rule may have been removed in the meantime.
         described.unwrap_or_else(|| REDACTED.into())
+    }
+
+    /// Returns an identity of a rule in the form in which the store keeps it, if there is such a rule.
+    pub(crate) fn stored_identity(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: IdentityRef<'_>,
+    ) -> Option<StoredIdentity> {
+        match identity {
+            IdentityRef::Stored(identity) => Some(identity.clone()),
+            IdentityRef::Values(values) => {
+                let rules = self.limiter.rules();
+                let set = rules.get(rule_set)?;
+                let encoded = set.identity_of_values(set.rule(rule)?, values)?;
+                Some(self.identities.stored(rule_set, rule, &encoded))
+            }
+            _ => None,
+        }
     }
 
     /// Records a failure of the store in the result of a call to [`limiter`](Self::limiter).

@@ -43,7 +43,7 @@ use thresholds::ThresholdReporter;
 use webhook::WebhookSender;
 
 /// How many events `GET /v1/events` returns.
-const MAX_LISTED: usize = 1_000;
+pub(crate) const MAX_LISTED: usize = 1_000;
 /// How many changes of rules the text of an event names.
 const MAX_CHANGES: usize = 5;
 
@@ -380,10 +380,11 @@ impl Events {
     }
 
     /// Returns the last events as JSON, the oldest first.
-    pub(crate) fn list(&self) -> Vec<String> {
-        let (events, outgoing) = self.journal.last(MAX_LISTED);
+    pub(crate) fn list(&self, most: usize) -> Vec<String> {
+        let (events, outgoing) = self.journal.last(most);
         let outgoing = outgoing.iter().map(|text| json_with_id(None, text));
-        events.iter().map(with_id).chain(outgoing).collect()
+        let mut events: Vec<_> = events.iter().map(with_id).chain(outgoing).collect();
+        events.split_off(events.len().saturating_sub(most))
     }
 
     /// Returns what the metrics show.
@@ -396,6 +397,7 @@ impl Events {
                 sent: counts.sent.load(Ordering::Relaxed),
                 failures: counts.failures.load(Ordering::Relaxed),
                 lost: counts.lost.load(Ordering::Relaxed),
+                is_failing: webhook.is_failing(),
             }
         });
         EventGauges {

@@ -1,9 +1,12 @@
-//! What happened: counts of decisions by rule and outcome, denials, and changes of rules.
+//! What happened: counts of decisions by rule and outcome, denials, changes of rules, and who changed
+//! what.
 //!
 //! Decisions only add to the counters and tables of their thread (`telemetry`). Once a second the
 //! collector reads them. With Redis it keeps what is not yet written, and a writer sends it every
 //! five seconds, for all instances; otherwise it keeps everything in the process.
 
+mod audit;
+mod audit_trail;
 mod bounds;
 mod changes;
 mod collector;
@@ -19,6 +22,7 @@ mod query;
 mod write;
 mod writer;
 
+pub(crate) use audit_trail::AuditEntry;
 pub(crate) use collector::{History, HistorySources};
 pub(crate) use denial_query::{DenialCursor, DenialQuery, DenialReply, DenialRow, IdentityTest};
 pub(crate) use denied_id::DeniedId;

@@ -41,6 +41,10 @@ pub(crate) struct Viewer {
 pub(crate) struct Load {
     pub(crate) decisions: f64,
     pub(crate) denied: f64,
+    /// The requests that wait now.
+    pub(crate) waiting: u64,
+    /// The slots that are held through this process now.
+    pub(crate) slots: u64,
 }
 
 #[derive(Serialize)]
@@ -132,6 +136,7 @@ impl LiveFeed {
         Load {
             decisions: rounded(load.decisions),
             denied: rounded(load.denied),
+            ..load
         }
     }
 
@@ -146,6 +151,8 @@ impl LiveFeed {
         *load = Load {
             decisions: average(load.decisions, decisions),
             denied: average(load.denied, denied),
+            waiting: second.waiting,
+            slots: second.slots,
         };
     }
 }
@@ -166,17 +173,25 @@ impl Viewer {
     }
 }
 
+/// Returns the kind of the store and the state of its breaker.
+pub(crate) fn store_words(gauges: &StoreGauges) -> (&'static str, &'static str) {
+    let kind = match gauges.memory_keys {
+        Some(_) => "memory",
+        None => "redis",
+    };
+    let breaker = match gauges.breaker {
+        0 => "closed",
+        1 => "half_open",
+        _ => "open",
+    };
+    (kind, breaker)
+}
+
 fn store_state(gauges: &StoreGauges) -> StoreState {
+    let (kind, breaker) = store_words(gauges);
     StoreState {
-        kind: match gauges.memory_keys {
-            Some(_) => "memory",
-            None => "redis",
-        },
-        breaker: match gauges.breaker {
-            0 => "closed",
-            1 => "half_open",
-            _ => "open",
-        },
+        kind,
+        breaker,
         keys: gauges.memory_keys,
     }
 }

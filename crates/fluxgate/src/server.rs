@@ -136,6 +136,9 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     main.block_on(filters.load_keys(KEY_WAIT));
     let open = open(&config, cores)?;
     greeting::log_addresses(&config, &open);
+    if let Some(address) = greeting::address_of(Listener::Api, &open) {
+        api.instances.set_address(address);
+    }
     if raw.is_demo() {
         greeting::print_demo(&open);
     }
@@ -179,13 +182,8 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         let counted = Arc::clone(&api);
         let alive = Arc::clone(&api);
         let alive = tokio::spawn(async move {
-            let ApiState {
-                engine,
-                live,
-                closing,
-                ..
-            } = &*alive;
-            alive.instances.keep_alive(engine, live, closing).await;
+            let (instances, closing) = (&alive.instances, &alive.closing);
+            instances.keep_alive(alive.sources(), closing).await;
         });
         tokio::spawn(async move { api.admin.keep_current().await });
         if let Some(history) = &history {

@@ -9,6 +9,7 @@ pub(crate) mod log;
 mod metrics;
 mod open_holds;
 mod otlp;
+pub(crate) mod percent;
 mod recent;
 mod rule_names;
 mod sampler;
@@ -432,6 +433,12 @@ impl Telemetry {
     /// Returns the outcomes of all rules since the service started.
     pub(crate) fn rule_totals(&self) -> RuleTotals {
         self.metrics.read_rule_totals()
+    }
+
+    /// Returns the outcomes of all decisions since the service started. Each counts once, however
+    /// many rules took part in it.
+    pub(crate) fn outcome_totals(&self) -> [u64; Outcome::ALL.len()] {
+        self.metrics.read_outcome_totals()
     }
 
     /// Counts a request for the identity that each rule counts.

@@ -9,7 +9,7 @@ use redis::Cmd;
 
 use super::entries::{DenialBlock, RecordedChange, RecordedDenial};
 use super::keys::{RecordKeys, RecordedRule, STEPS_IN_KEY, Step, count_field};
-use super::scripts::{self, MAX_MINUTE_ROWS, SECONDS_KEPT};
+use super::scripts::{self, MAX_AUDIT_ENTRIES, MAX_MINUTE_ROWS, SECONDS_KEPT};
 use crate::script::Script;
 
 /// What is kept longer than it is read, because the clocks of instances differ.
@@ -319,6 +319,20 @@ pub(super) fn change_call(
         ],
         indexed: None,
         decisions: 0,
+    }
+}
+
+/// Returns the call that adds an entry of the audit trail.
+pub(super) fn audit_call(keys: &RecordKeys, keep: Duration, entry: &str) -> Call {
+    Call {
+        script: &scripts::AUDIT,
+        key: keys.audit(),
+        arguments: vec![
+            millis(keep + SLACK),
+            MAX_AUDIT_ENTRIES.to_string(),
+            entry.to_owned(),
+        ],
+        indexed: None,
     }
 }
 

@@ -8,7 +8,7 @@ use fluxgate_core::StoreError;
 use redis::{Cmd, FromRedisValue, Value};
 use tokio::time::Instant;
 
-use super::batch::{Call, ConfirmedBlock, RecordBatch, change_call};
+use super::batch::{Call, ConfirmedBlock, RecordBatch, audit_call, change_call};
 use super::entries::RecordedChange;
 use super::keys::RecordKeys;
 use crate::error::{is_missing_script, unexpected};
@@ -87,6 +87,14 @@ impl Record {
         is_first: bool,
     ) -> Result<(), StoreError> {
         let call = change_call(&self.keys, self.keep, change, is_first);
+        let mut replies = self.run(&[&call]).await;
+        replies.pop().unwrap_or(Ok(Value::Nil)).map(drop)
+    }
+
+    /// Adds an entry to the audit trail of all instances, once even if it is added again because
+    /// the reply was lost. `entry` must be unique.
+    pub async fn add_audit(&self, entry: &str) -> Result<(), StoreError> {
+        let call = audit_call(&self.keys, self.keep, entry);
         let mut replies = self.run(&[&call]).await;
         replies.pop().unwrap_or(Ok(Value::Nil)).map(drop)
     }

@@ -99,6 +99,11 @@ impl RecordKeys {
     pub(super) fn changes(&self) -> String {
         format!("{}changes", self.0)
     }
+
+    /// Returns the key of the audit trail.
+    pub(super) fn audit(&self) -> String {
+        format!("{}audit", self.0)
+    }
 }
 
 /// The letters of outcomes in fields. They must not change.

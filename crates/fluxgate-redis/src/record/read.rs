@@ -164,6 +164,16 @@ impl Record {
         Ok(())
     }
 
+    /// Returns the last entries of the audit trail, the newest first.
+    pub async fn audit(&self, most: usize) -> Result<Vec<String>, StoreError> {
+        let keys = [self.keys.audit()];
+        let last = isize::try_from(most).unwrap_or(isize::MAX) - 1;
+        let mut lists: Vec<Vec<String>> = self
+            .read_all(&keys, |key| Cmd::lrange(key, 0, last))
+            .await?;
+        Ok(lists.pop().unwrap_or_default())
+    }
+
     /// Returns the changes of rule sets, the oldest first.
     pub async fn changes(&self) -> Result<Vec<RecordedChange>, StoreError> {
         let keys = [self.keys.changes()];

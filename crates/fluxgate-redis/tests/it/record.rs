@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fluxgate_core::Outcome;
 use fluxgate_redis::record::{
-    MAX_MINUTE_ROWS, Record, RecordBatch, RecordedChange, RecordedDenial, RecordedRule, Step,
+    MAX_AUDIT_ENTRIES, MAX_MINUTE_ROWS, Record, RecordBatch, RecordedChange, RecordedDenial,
+    RecordedRule, Step,
 };
 use fluxgate_testkit::{FaultProxy, RedisCluster, RedisServer, ReplyFault};
 
@@ -358,4 +359,22 @@ async fn a_cluster_has_the_record_on_all_nodes() {
     let denials = one.denials(&blocks).await.unwrap();
     assert_eq!(denials.len(), 50);
     assert!(denials.iter().all(|(rows, _)| rows[0].count == 4));
+}
+
+#[tokio::test]
+async fn the_audit_trail_is_shared_bounded_and_has_each_entry_once() {
+    let server = RedisServer::start();
+    let (one, other) = (record(server.url()), record(server.url()));
+    for entry in ["a", "b", "a"] {
+        one.add_audit(entry).await.unwrap();
+    }
+    other.add_audit("c").await.unwrap();
+    assert_eq!(one.audit(10).await.unwrap(), ["c", "b", "a"]);
+    assert_eq!(one.audit(2).await.unwrap(), ["c", "b"]);
+    for number in 0..MAX_AUDIT_ENTRIES {
+        other.add_audit(&number.to_string()).await.unwrap();
+    }
+    let all = one.audit(2 * MAX_AUDIT_ENTRIES).await.unwrap();
+    assert_eq!(all.len(), MAX_AUDIT_ENTRIES);
+    assert_eq!(all.last().unwrap(), "0");
 }

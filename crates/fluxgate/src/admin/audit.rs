@@ -12,6 +12,12 @@ use tracing::field;
 use super::tokens::Caller;
 use crate::telemetry::RequestIds;
 use crate::telemetry::log::{AUDIT, AuditReservation};
+use crate::telemetry::percent::percent_decoded;
+
+/// Why a change is made, as the caller says: UTF-8, which may be percent-encoded.
+const REASON: &str = "x-fluxgate-reason";
+/// The maximum number of characters of a reason. What is beyond is cut off.
+const MAX_REASON: usize = 500;
 
 /// A change that was applied, or may have been.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,10 +91,44 @@ pub(crate) fn write_audit_line(
             etag_before = change.etag_before,
             etag_after = change.etag_after,
             outcome,
+            reason = reason_of(headers),
             request_id,
             trace_id = trace.map(|trace| field::display(trace.trace_id)),
             span_id = trace.map(|trace| field::display(trace.span_id)),
             "{message}"
         );
     });
+}
+
+/// Returns the reason of a change, in one line.
+pub(crate) fn reason_of(headers: &HeaderMap) -> Option<String> {
+    let bytes = percent_decoded(headers.get(REASON)?.as_bytes());
+    let text = String::from_utf8_lossy(&bytes);
+    let clean = |char: char| if char.is_control() { ' ' } else { char };
+    let text: String = text.trim().chars().take(MAX_REASON).map(clean).collect();
+    Some(text).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_line_of_bounded_length() {
+        let reason = |value: &str| {
+            let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            reason_of(&HeaderMap::from_iter([(
+                http::HeaderName::from_static(REASON),
+                value,
+            )]))
+        };
+        assert_eq!(reason("ticket 7"), Some("ticket 7".into()));
+        assert_eq!(reason("%C3%A4%0Ab 100% %zz"), Some("ä b 100% %zz".into()));
+        assert_eq!(reason("%20"), None);
+        assert_eq!(
+            reason(&"x".repeat(900)).map(|it| it.len()),
+            Some(MAX_REASON)
+        );
+        assert_eq!(reason_of(&HeaderMap::new()), None);
+    }
 }

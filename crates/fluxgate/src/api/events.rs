@@ -13,10 +13,11 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 
 use super::overview::{EVENT_STREAM, NO_STORE};
-use super::response::{ApiResult, json_response};
+use super::query;
+use super::response::{ApiResult, compressed_json};
 use super::state::SharedState;
 use crate::admin::Role;
-use crate::events::EventViewer;
+use crate::events::{EventViewer, MAX_LISTED};
 
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -25,8 +26,10 @@ const LAST_EVENT_ID: &str = "last-event-id";
 pub(super) async fn events(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     if !accepts_stream(&head) {
-        let events = api.events.list().join(",");
-        return Ok(json_response(format!("{{\"events\":[{events}]}}")));
+        let count = read_query(head.uri.query().unwrap_or_default())?;
+        let events = api.events.list(count).join(",");
+        let json = format!("{{\"events\":[{events}]}}");
+        return Ok(compressed_json(&head.headers, json));
     }
     let viewer = EventViewer::new(Arc::clone(&api.events), last_event_id(&head)?);
     let events = stream::unfold((viewer, api, head), async |(mut viewer, api, head)| {
@@ -42,6 +45,19 @@ pub(super) async fn events(State(api): SharedState, head: Parts) -> ApiResult {
     headers.insert(CONTENT_TYPE, EVENT_STREAM);
     headers.insert(CACHE_CONTROL, NO_STORE);
     Ok(response)
+}
+
+/// Reads how many events are listed at most.
+fn read_query(query: &str) -> Result<usize, Problem> {
+    let mut count = MAX_LISTED;
+    for field in query::fields(query) {
+        let (name, value) = field?;
+        match &*name {
+            "n" => count = query::count("n", &value, MAX_LISTED)?,
+            _ => return Err(query::unknown(&name)),
+        }
+    }
+    Ok(count)
 }
 
 fn accepts_stream(head: &Parts) -> bool {

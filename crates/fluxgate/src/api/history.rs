@@ -9,7 +9,7 @@ use http::request::Parts;
 use serde_json::{Value, json};
 
 use super::query;
-use super::response::{ApiResult, json_response};
+use super::response::{ApiResult, compressed_json};
 use super::state::{ApiState, SharedState};
 use crate::admin::Role;
 use crate::history::{CountQuery, CountReply, History, HistoryError};
@@ -19,7 +19,7 @@ pub(super) async fn history(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     let query = read_query(head.uri.query().unwrap_or_default())?;
     let reply = history_of(&api)?.counts(query).await?;
-    Ok(json_response(to_json(&reply)))
+    Ok(compressed_json(&head.headers, to_json(&reply)))
 }
 
 /// Returns the record, if it is kept.
@@ -73,7 +73,12 @@ fn to_json(reply: &CountReply) -> String {
             "who": name_or_null(&change.who),
         })
     });
+    let decisions = reply
+        .decisions
+        .iter()
+        .map(|series| json!({ "outcome": series.outcome, "values": series.values }));
     json!({
+        "decisions": decisions.collect::<Vec<_>>(),
         "step_s": reply.step.seconds(),
         "from_ms": reply.from_ms,
         "series": series.collect::<Vec<_>>(),

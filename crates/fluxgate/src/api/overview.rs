@@ -11,7 +11,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use serde_json::json;
 
-use super::response::{ApiResult, json_response};
+use super::openapi::has_call;
+use super::response::{ApiResult, compressed_json, json_response};
 use super::state::SharedState;
 use crate::admin::Role;
 
@@ -33,6 +34,8 @@ pub(super) async fn session(State(api): SharedState, head: Parts) -> ApiResult {
         "writable": source.rule_store().is_some(),
         "records": api.engine.telemetry().is_recording(),
         "identities": !api.admin.hides_identities,
+        "history": api.history.as_ref().map(|history| history.keep_ms()),
+        "routes": has_call("/v1/routes"),
     });
     Ok(json_response(session.to_string()))
 }
@@ -60,6 +63,6 @@ pub(super) async fn live(State(api): SharedState, head: Parts) -> ApiResult {
 /// Returns this instance and those that share its Redis.
 pub(super) async fn instances(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
-    let list = api.instances.list(&api.engine, &api.live).await;
-    Ok(json_response(list.to_string()))
+    let list = api.instances.list(api.sources()).await;
+    Ok(compressed_json(&head.headers, list.to_string()))
 }

@@ -12,7 +12,7 @@ use crate::admin::AdminAccess;
 use crate::engine::{Engine, Filters};
 use crate::events::Events;
 use crate::history::History;
-use crate::instances::Instances;
+use crate::instances::{InstanceSources, Instances};
 use crate::live::LiveFeed;
 use crate::usage::Usage;
 
@@ -72,5 +72,14 @@ impl ApiState {
             gateway,
             closing,
         })
+    }
+
+    /// Returns what this instance reports about itself.
+    pub(crate) fn sources(&self) -> InstanceSources<'_> {
+        InstanceSources {
+            engine: &self.engine,
+            live: &self.live,
+            events: &self.events,
+        }
     }
 }

@@ -1,10 +1,13 @@
 // Calls of the service, all of the same origin, and the shapes of its answers.
 
+import { setDate } from "./clock.js";
+
 /** @typedef {{
  *   name: string, role: "viewer" | "operator" | "admin", demo: boolean, version: string,
  *   source: "file" | "dir" | "redis" | "http" | "mongodb" | "demo",
- *   writable: boolean, records: boolean, identities: boolean,
- * }} Session */
+ *   writable: boolean, records: boolean, identities: boolean, history: number | null, routes: boolean,
+ *   instance: string,
+ * }} Session `history`: for how many milliseconds the record is kept; `routes`: the call of that name exists */
 
 /** @typedef {{
  *   at_ms: number, revision: string, uptime_s: number, decisions: Record<string, number>, denied: number,
@@ -30,7 +33,21 @@
  * }} Rule */
 /** @typedef {{name: string, on_error: string, rules: Rule[]}} RuleSet */
 
-/** @typedef {{rule_set: string | null, rule: string | null, identity: string, count: number, error: number}} Top */
+/** @typedef {{
+ *   rule_set: string | null, rule: string | null, rule_id?: string, identity: string,
+ *   handle: string | null, count: number, error: number, outcomes: Record<string, number>,
+ * }} Top */
+/** An answer of `/v1/history`. @typedef {{
+ *   step_s: number, from_ms: number,
+ *   series: {rule_set: string | null, rule: string | null, outcome: string, values: number[]}[],
+ *   decisions?: {outcome: string, values: number[]}[],
+ *   changes: {at_ms: number, rule_set: string, revision: string | null, who: string | null}[],
+ * }} History */
+/** A row of `/v1/usage`. @typedef {{
+ *   rule_set: string, rule: string, band: string, identity: string | null, handle: string | null,
+ *   limit: number, remaining: number, used_share: number, reset_after_ms: number, per_hour: number,
+ *   exhausted_in_ms: number | null,
+ * }} Usage */
 /** @typedef {{line: number, column: number, message: string}} Fault or a warning */
 
 /** @typedef {Record<string, any>} Recorded a request in the format of docs/simulate.md */
@@ -58,12 +75,16 @@ export const token = {
 };
 
 /**
- * Sends a call. The body is sent as JSON, or as it is if `headers` has a `Content-Type`.
+ * Sends a call. The body is sent as JSON, or as it is if `headers` has a `Content-Type`. The audit
+ * log keeps `reason`.
  * @param {string} method @param {string} path
- * @param {{body?: unknown, headers?: Record<string, string>, signal?: AbortSignal}} [options]
+ * @param {{
+ *   body?: unknown, headers?: Record<string, string>, reason?: string, signal?: AbortSignal,
+ * }} [options]
  */
-export async function send(method, path, { body, headers = {}, signal } = {}) {
+export async function send(method, path, { body, headers = {}, reason, signal } = {}) {
   const all = new Headers(headers);
+  if (reason) all.set("X-FluxGate-Reason", encodeURIComponent(reason));
   const known = token.get();
   if (known) all.set("Authorization", `Bearer ${known}`);
   if (body !== undefined && !all.has("Content-Type")) {
@@ -78,6 +99,7 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
     if (signal?.aborted) throw error;
     throw new Problem(0, "The service does not answer.");
   }
+  setDate(response.headers.get("Date"));
   if (response.ok) return response;
   const problem = problemOf(response, await response.text());
   if (problem.status === 401) dispatchEvent(new CustomEvent("unauthorized", { detail: problem }));
@@ -97,20 +119,27 @@ function problemOf({ status, statusText }, text) {
 /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const get = async (path, signal) => (await send("GET", path, { signal })).json();
 
-/** @param {string} path @param {unknown} body @param {AbortSignal} [signal] @returns {Promise<any>} */
-export const post = async (path, body, signal) =>
-  (await send("POST", path, { body, signal })).json();
+/**
+ * @param {string} path @param {unknown} body @param {AbortSignal} [signal] @param {string} [reason]
+ * @returns {Promise<any>}
+ */
+export const post = async (path, body, signal, reason) =>
+  (await send("POST", path, { body, signal, reason })).json();
 
 /**
  * Reads server-sent events until `signal` aborts, over new connections if one is lost. Unlike
  * `EventSource`, it can send a token.
- * @param {string} path @param {AbortSignal} signal @param {(data: any) => void} onEvent
+ * @param {string} path @param {AbortSignal} signal @param {(data: any, id?: string) => void} onEvent
  * @param {(problem: Problem) => void} onProblem
+ * @param {{last?: () => string, onChunk?: () => void}} [options] `last`: the id of the last event
  */
-export async function listen(path, signal, onEvent, onProblem) {
+export async function listen(path, signal, onEvent, onProblem, { last = () => "", onChunk = () => {} } = {}) {
   while (!signal.aborted) {
     try {
-      await readEvents(await send("GET", path, { signal }), onEvent);
+      /** @type {Record<string, string>} */
+      const headers = { Accept: "text/event-stream" };
+      if (last()) headers["Last-Event-ID"] = last();
+      await readEvents(await send("GET", path, { headers, signal }), onEvent, onChunk);
       throw new Error("end");
     } catch (error) {
       if (signal.aborted) return;
@@ -120,8 +149,11 @@ export async function listen(path, signal, onEvent, onProblem) {
   }
 }
 
-/** @param {Response} response @param {(data: any) => void} onEvent */
-async function readEvents(response, onEvent) {
+/**
+ * @param {Response} response @param {(data: any, id?: string) => void} onEvent
+ * @param {() => void} onChunk
+ */
+async function readEvents(response, onEvent, onChunk) {
   const reader = /** @type {ReadableStream<BufferSource>} */ (response.body)
     .pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -130,10 +162,16 @@ async function readEvents(response, onEvent) {
     if (done) return;
     const blocks = (rest + value).split("\n\n");
     rest = blocks.pop() ?? "";
+    let events = 0;
     for (const block of blocks) {
-      const data = block.split("\n").find((line) => line.startsWith("data:"));
-      if (data) onEvent(JSON.parse(data.slice(5)));
+      const lines = block.split("\n");
+      const data = lines.find((line) => line.startsWith("data:"));
+      const id = lines.find((line) => line.startsWith("id:"))?.slice(3).trim();
+      if (!data) continue;
+      events++;
+      onEvent(JSON.parse(data.slice(5)), id);
     }
+    if (events === 0) onChunk();
   }
 }
 

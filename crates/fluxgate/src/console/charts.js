@@ -1,7 +1,7 @@
 // Charts that update in place. Pictures are stretched to the page, so their text is beside them.
 
 import { h, replace, set, svg } from "./dom.js";
-import { compact, duration } from "./format.js";
+import { axisTime, compact, duration } from "./format.js";
 
 /** @typedef {{at: number, values: number[]}} Point values in the order of the series */
 
@@ -9,8 +9,6 @@ import { compact, duration } from "./format.js";
 export const WIDTH = 600;
 export const HEIGHT = 200;
 const ROWS = 4;
-/** Values further apart are not joined: what happened between them is not known. */
-const GAP_MS = 3000;
 
 /** A picture with values beside it and times below it. @param {SVGSVGElement} picture */
 export function plot(picture) {
@@ -36,28 +34,37 @@ export function stripes(id, name) {
 }
 
 /**
- * Stacked areas, the first series at the bottom. The window grows with the data from one minute on.
- * @param {{name: string, label: string}[]} series `name` is its CSS class too
- * @param {string} unit @param {number} maxSeconds
- * @param {(values: number[], age: number) => void} onShow the values below the pointer or, without
- * it, the latest, and how old they are in milliseconds
+ * What a chart shows. `at` and `marks` are times; a gap in the points is not drawn over.
+ * @typedef {{name: string, label: string}} Series `name` is its CSS class too
+ * @typedef {{
+ *   title: string, series: Series[], points: readonly Point[], isStacked: boolean,
+ *   from: number, to: number, step: number, marks: number[], highest?: number,
+ * }} Shown
  */
-export function areaChart(series, unit, maxSeconds, onShow) {
+
+/**
+ * A chart of values over time: stacked areas, the first series at the bottom, or lines.
+ * @param {(at: number | null, values: number[]) => void} onShow the values below the pointer and their
+ * time or, without a pointer, the latest and `null`
+ */
+export function timeChart(onShow) {
   const grid = line("chart-grid");
-  const areas = series.map(({ name }) => line(`chart-area.${name}`));
-  const lines = series.map(({ name }) => line(`chart-line.${name}`));
+  const layers = svg("g");
+  const marks = line("chart-mark");
   const cursor = line("chart-cursor");
+  const patterns = svg("defs");
   const picture = svg("svg.chart", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
     onpointermove: point,
     onpointerleave: () => point(null),
-  }, svg("defs", series.map(({ name }) => stripes(`stripes-${name}`, name))),
-    // Lower layers are drawn last, so that an empty layer does not cover the line below it.
-    grid, areas, lines.toReversed(), cursor);
+  }, patterns, grid, layers, marks, cursor);
   const { element, label } = plot(picture);
+  let drawn = "";
   let labelled = "";
   let pointer = /** @type {number | null} */ (null);
-  let shown = /** @type {{points: readonly Point[], xs: number[]} | null} */ (null);
+  let current = /** @type {{points: readonly Point[], xs: number[]} | null} */ (null);
+  /** @type {{area: SVGElement, edge: SVGElement}[]} */
+  let paths = [];
 
   /** @param {PointerEvent | null} event */
   function point(event) {
@@ -67,34 +74,47 @@ export function areaChart(series, unit, maxSeconds, onShow) {
   }
 
   function show() {
-    if (!shown) return;
-    const { points, xs } = shown;
+    if (!current) return;
+    const { points, xs } = current;
     const last = xs.length - 1;
+    if (last < 0) return onShow(null, []);
     const away = (/** @type {number} */ index) => Math.abs(xs[index] - (pointer ?? WIDTH));
-    const nearest = xs.reduce((best, _, index) => away(index) < away(best) ? index : best, last);
+    const nearest = pointer === null ? last
+      : xs.reduce((best, _, index) => away(index) < away(best) ? index : best, last);
     set(cursor, { d: pointer === null ? "" : `M${xs[nearest]} 0V${HEIGHT}` });
-    onShow(points[nearest].values, points[last].at - points[nearest].at);
+    onShow(pointer === null ? null : points[nearest].at, points[nearest].values);
   }
 
-  /** @param {readonly Point[]} points */
-  function update(points) {
-    const { at: end, values: latest } = points[points.length - 1];
-    const seconds = [60, 120].find((each) => end - points[0].at <= each * 1000) ?? maxSeconds;
-    const sums = points.map(({ values }) => values.reduce((sum, value) => sum + value, 0));
-    const step = Math.max(1, niceCeiling(Math.max(...sums) / ROWS));
-    const rows = Math.max(1, Math.ceil(Math.max(...sums) / step));
-    const y = (/** @type {number} */ value) => tenth(HEIGHT - (value / step / rows) * HEIGHT);
-    if (labelled !== [seconds, step, rows].join()) {
-      labelled = [seconds, step, rows].join();
-      const values = Array.from({ length: rows + 1 }, (_, row) => (rows - row) * step);
-      label(values.map(compact), [1, 0.75, 0.5, 0.25].map((part) =>
-        `−${duration(part * seconds * 1000)}`).concat("now"));
+  /** @param {Shown} shown */
+  function update({ title, series, points, isStacked, from, to, step, marks: times, highest }) {
+    const names = series.map(({ name }) => name).join();
+    if (drawn !== names) {
+      drawn = names;
+      paths = series.map(({ name }) => ({ area: line(`chart-area.${name}`), edge: line(`chart-line.${name}`) }));
+      replace(patterns, series.map(({ name }) => stripes(`stripes-${name}`, name)));
+      // Lower layers are drawn last, so that an empty layer does not cover the line below it.
+      replace(layers, isStacked && paths.map(({ area }) => area), paths.map(({ edge }) => edge).toReversed());
+    }
+    const sums = points.map(({ values }) => isStacked ? values.reduce((sum, value) => sum + value, 0)
+      : Math.max(0, ...values));
+    const top = sums.reduce((most, sum) => Math.max(most, sum), 0);
+    const unit = Math.max(top < 4 ? 0.5 : 1, niceCeiling(top / ROWS));
+    const rows = Math.max(1, Math.ceil(top / unit));
+    const y = (/** @type {number} */ value) => tenth(HEIGHT - (value / unit / rows) * HEIGHT);
+    const x = (/** @type {number} */ at) => tenth(((at - from) / (to - from)) * WIDTH);
+    const isLong = to - from > 2 * 86_400_000;
+    const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => axisTime(from + part * (to - from), isLong));
+    if (labelled !== [unit, rows, ...ticks].join()) {
+      labelled = [unit, rows, ...ticks].join();
+      const values = Array.from({ length: rows + 1 }, (_, row) => (rows - row) * unit);
+      label(values.map(compact), ticks);
       set(grid, { d: values.map((value) => `M0 ${y(value)}H${WIDTH}`).join("") });
     }
-    const xs = points.map(({ at }) => tenth(WIDTH - ((end - at) / 1000 / seconds) * WIDTH));
+    set(marks, { d: times.map((at) => `M${x(at)} 0V${HEIGHT}`).join("") });
+    const xs = points.map(({ at }) => x(at));
     const runs = /** @type {number[][]} */ ([]);
     points.forEach(({ at }, index) => {
-      if (at - (points[index - 1]?.at ?? 0) > GAP_MS) runs.push([]);
+      if (index === 0 || at - points[index - 1].at > 3 * step) runs.push([]);
       runs[runs.length - 1].push(index);
     });
     const along = (/** @type {number[]} */ run, /** @type {number[]} */ ys) =>
@@ -102,19 +122,23 @@ export function areaChart(series, unit, maxSeconds, onShow) {
     const sum = points.map(() => 0);
     let floor = points.map(() => y(0));
     series.forEach((_, layer) => {
-      const ceiling = points.map(({ values }, i) => y((sum[i] += values[layer])));
+      const ceiling = points.map(({ values }, i) =>
+        y(isStacked ? (sum[i] += values[layer]) : values[layer]));
       const isEmpty = points.every(({ values }) => values[layer] === 0);
-      set(areas[layer], { d: runs.map((run) =>
-        `M${along(run, ceiling)}L${along(run.toReversed(), floor)}Z`).join("") });
-      set(lines[layer], { d: isEmpty ? "" : runs.map((run) => `M${along(run, ceiling)}`).join("") });
-      floor = ceiling;
+      if (isStacked) {
+        set(paths[layer].area, { d: runs.map((run) =>
+          `M${along(run, ceiling)}L${along(run.toReversed(), floor)}Z`).join("") });
+        floor = ceiling;
+      }
+      set(paths[layer].edge, { d: isEmpty ? "" : runs.map((run) => `M${along(run, ceiling)}`).join("") });
     });
-    shown = { points, xs };
+    current = { points, xs };
     show();
-    const now = series.map(({ label }, i) => `${compact(latest[i])} ${label.toLowerCase()}`);
-    set(picture, { "aria-label": `${unit} over the last ${duration(seconds * 1000)}. `
-      + `Now: ${now.reverse().join(", ")}. `
-      + `Highest: ${compact(Math.max(...sums))}. Lowest: ${compact(Math.min(...sums))}.` });
+    const latest = points.at(-1)?.values ?? [];
+    const now = series.map(({ label: name }, i) => `${compact(latest[i] ?? 0)} ${name.toLowerCase()}`);
+    set(picture, { "aria-label": `${title} over the last ${duration(Math.round((to - from) / 60_000) * 60_000)}. `
+      + (points.length === 0 ? "No data yet." : `Now: ${now.reverse().join(", ")}. `
+      + `Highest: ${compact(highest ?? top)}. Lowest: ${compact(Math.min(...sums))}.`) });
   }
   return { element, update };
 }

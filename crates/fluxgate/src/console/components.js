@@ -2,7 +2,8 @@
 
 import { Problem } from "./api.js";
 import { h, replace, set } from "./dom.js";
-import { number, share } from "./format.js";
+import { number, share, time } from "./format.js";
+import { repeat } from "./polling.js";
 
 /** @import { Child, Part } from "./dom.js" */
 /** @typedef {"good" | "bad" | "warn" | "info" | "quiet"} Kind */
@@ -92,6 +93,36 @@ export function confirmDialog(title, text, action) {
   });
 }
 
+/**
+ * Asks before a change, and why it is made: the audit log keeps the reason. Escape and Cancel are
+ * `null`.
+ * @param {string} title @param {Part} text @param {string} action
+ * @param {{kind?: "primary" | "danger"}} [options] @returns {Promise<{reason: string} | null>}
+ */
+export function reasonDialog(title, text, action, { kind = "danger" } = {}) {
+  return new Promise((resolve) => {
+    const input = textInput({ name: "reason", maxlength: 500, autocomplete: "on" });
+    const onclose = () => {
+      resolve(dialog.returnValue === "yes" ? { reason: input.value.trim() } : null);
+      dialog.remove();
+    };
+    const onsubmit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      dialog.close("yes");
+    };
+    const dialog = h("dialog.dialog", { "aria-labelledby": "dialog-title", onclose },
+      h("form", { onsubmit },
+        h("h2", { id: "dialog-title" }, title),
+        typeof text === "string" ? h("p", text) : text,
+        field("Reason", input, "Optional. Shown under Events, and kept in the audit log."),
+        h("div.actions",
+          button("Cancel", () => dialog.close()),
+          h(`button.button.${kind}`, { type: "submit" }, action))));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
 /** @param {unknown} error */
 export function problemNotice(error) {
   const { faults = [] } = error instanceof Problem ? error : {};
@@ -108,30 +139,60 @@ export function loaded(content) {
 }
 
 /**
+ * A place for what `load` returns. If that fails, the place says so and loads again by itself; and it
+ * loads again whenever the rules have changed.
+ * @param {Pick<import("./main.js").Context, "signal" | "live">} context
+ * @param {(signal: AbortSignal) => Promise<Child>} load
+ * @param {{followsRules?: boolean}} [options]
+ */
+export function reloading({ signal, live }, load, { followsRules = true } = {}) {
+  const place = h("div", h("p.quiet", "Loading…"));
+  const { run } = repeat(signal, 3000, async (current) => {
+    try {
+      replace(place, await load(current));
+      return true;
+    } catch (error) {
+      if (current.aborted) return;
+      replace(place, problemNotice(error), h("p.hint", "It is tried again every few seconds."));
+      throw error;
+    }
+  });
+  if (followsRules) live.onRules(signal, run);
+  return { element: place, reload: run };
+}
+
+/**
  * Calls `read` again and again while the page is visible. `problem` shows what goes wrong, unless
  * the service does not answer, which the header says.
- * @param {AbortSignal} signal @param {number} pause @param {() => Promise<void>} read
+ * @param {AbortSignal} signal @param {number} pause @param {(signal: AbortSignal) => Promise<void>} read
  */
 export function poll(signal, pause, read) {
   const problem = h("div");
-  let timer = 0;
-  async function run() {
+  const { run } = repeat(signal, pause, async (current) => {
     try {
-      await read();
+      await read(current);
       replace(problem);
     } catch (error) {
-      const isSilent = signal.aborted || (error instanceof Problem && error.status === 0);
-      if (!isSilent) replace(problem, problemNotice(error));
+      if (!current.aborted) showProblem(problem, error);
+      throw error;
     }
-  }
-  async function repeat() {
-    if (!document.hidden) await run();
-    if (!signal.aborted) timer = setTimeout(repeat, pause);
-  }
-  signal.addEventListener("abort", () => clearTimeout(timer));
-  repeat();
+  });
   return { problem, run };
 }
+
+/**
+ * Shows a problem of a view in its place, or that there is none. That the service does not answer is
+ * said by the header. @param {Element} place @param {unknown} error `null`: none
+ */
+export function showProblem(place, error) {
+  const isSilent = error instanceof Problem && error.status === 0;
+  if (error === null) replace(place);
+  else if (!isSilent && place.textContent !== String(error)) replace(place, problemNotice(error));
+}
+
+/** A time with its zone, that programs can read too. @param {number} milliseconds */
+export const timeTag = (milliseconds) =>
+  h("time", { datetime: new Date(milliseconds).toISOString() }, time(milliseconds));
 
 /**
  * A button that shows and hides `place`, which is filled when it is first shown.
@@ -150,19 +211,23 @@ export function disclosure(text, place, content, of) {
 }
 
 /**
- * A table that scrolls sideways on narrow screens. Columns are numbers from `numericFrom` on.
+ * A table whose rows are stacked on phones, each cell with the name of its column. Columns are numbers
+ * from `numericFrom` on.
  * @param {string} caption @param {string[]} headers @param {Part[][]} rows
  * @param {number} [numericFrom]
  */
 export function table(caption, headers, rows, numericFrom = Infinity) {
   const numeric = (/** @type {number} */ column) => ({ class: column >= numericFrom && "numeric" });
+  // The roles stay when the style makes blocks of the rows.
   return h("div.table-scroll", { tabindex: 0, role: "region", "aria-label": caption },
-    h("table.list",
+    h("table.list", { role: "table" },
       h("caption.visually-hidden", caption),
-      h("thead", h("tr", headers.map((text, column) => h("th", { scope: "col" }, numeric(column), text)))),
-      h("tbody", rows.map((row) => h("tr", row.map((content, column) =>
-        h(column === 0 ? "th" : "td", { scope: column === 0 && "row" }, numeric(column),
-          typeof content === "number" ? number(content, 1) : content)))))));
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, headers.map((text, column) =>
+        h("th", { scope: "col", role: "columnheader" }, numeric(column), text)))),
+      h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, row.map((content, column) =>
+        h(column === 0 ? "th" : "td",
+          { scope: column === 0 && "row", role: column === 0 ? "rowheader" : "cell", "data-label": headers[column] },
+          numeric(column), h("div", typeof content === "number" ? number(content, 1) : content))))))));
 }
 
 /**

@@ -1,10 +1,18 @@
 // Numbers, shares, durations, times, lists and links as text.
 
+import { now } from "./clock.js";
+
 const THIN = "\u202f";
 const numbers = [0, 1].map((digits) =>
   new Intl.NumberFormat("en-US", { maximumFractionDigits: digits }));
-const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
-const dayAndClock = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const ZONE = /** @type {const} */ ({ timeZoneName: "short" });
+const CLOCK = /** @type {const} */ ({ hour: "2-digit", minute: "2-digit", second: "2-digit", ...ZONE });
+const DAY = /** @type {const} */ ({ day: "numeric", month: "short", year: "numeric" });
+const clock = new Intl.DateTimeFormat("en-GB", CLOCK);
+const dayAndClock = new Intl.DateTimeFormat("en-GB", { ...DAY, ...CLOCK });
+/** For the axes of charts, which say their zone once. */
+const axisClock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const axisDay = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 
 /** Returns `12,345`, or `12,345.6` with a digit. @param {number} value @param {0 | 1} [digits] */
 export const number = (value, digits = 0) => numbers[digits].format(value);
@@ -58,18 +66,35 @@ export function duration(milliseconds) {
 /** Returns a time to wait in whole seconds, never too short. @param {number} milliseconds */
 export const wait = (milliseconds) => duration(Math.max(1, Math.ceil(milliseconds / 1000)) * 1000);
 
-/** Returns `14:03:59` of a Unix time, and the date if it is another day. @param {number} milliseconds */
+/**
+ * Returns `14:03:59 UTC` of a Unix time, with the zone of the browser, and the date if it is another
+ * day. @param {number} milliseconds
+ */
 export function time(milliseconds) {
   const date = new Date(milliseconds);
-  const isToday = date.toDateString() === new Date().toDateString();
+  const isToday = date.toDateString() === new Date(now()).toDateString();
   return (isToday ? clock : dayAndClock).format(date);
 }
 
+/** Returns `14:03`, or `Thu 19 Nov` if `isLong`. @param {number} milliseconds @param {boolean} isLong */
+export const axisTime = (milliseconds, isLong) => (isLong ? axisDay : axisClock).format(milliseconds);
+
+/** Returns the zone that times are shown in: `UTC` or `GMT+9`. */
+export const zone = () =>
+  clock.formatToParts(now()).find(({ type }) => type === "timeZoneName")?.value ?? "local time";
+
 /** Returns `just now` or `5 s ago` of a Unix time. @param {number} milliseconds */
 export function ago(milliseconds) {
-  const passed = Date.now() - milliseconds;
+  const passed = now() - milliseconds;
   return passed < 2000 ? "just now" : `${duration(passed)} ago`;
 }
+
+/** Returns `in 12 s`, or `now`. @param {number} milliseconds from now */
+export const inTime = (milliseconds) => (milliseconds <= 0 ? "now" : `in ${wait(milliseconds)}`);
+
+/** Returns `132/s`, `4.5/s` or `3/min`. @param {number} perSecond */
+export const rate = (perSecond) => perSecond === 0 || perSecond >= 0.95 ? `${compact(perSecond)}/s`
+  : perSecond * 60 >= 0.95 ? `${compact(perSecond * 60)}/min` : `${compact(perSecond * 3600)}/h`;
 
 /** Returns `1 rule` or `2 rules`. @param {number} value @param {string} singular @param {string} [plural] */
 export const count = (value, singular, plural = `${singular}s`) =>
@@ -84,5 +109,19 @@ export function listed(items, last = "and") {
 /** @param {string} text */
 export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** @param {string} route @param {Record<string, string>} params */
-export const link = (route, params) => `#/${route}?${new URLSearchParams(params)}`;
+/**
+ * Returns the address of a view. Parameters without a value are left out.
+ * @param {string} route @param {Record<string, string | null | undefined>} params
+ */
+export function link(route, params) {
+  const given = Object.entries(params).filter(([, value]) => value !== null && value !== undefined);
+  return `#/${route}?${new URLSearchParams(/** @type {[string, string][]} */ (given))}`;
+}
+
+/**
+ * Returns the address of the page of an identity that a call has listed. `handle` finds it, also where
+ * `identity` is a pseudonym.
+ * @param {{rule_set: string | null, rule: string | null, identity: string | null, handle?: string | null}} row
+ */
+export const identityLink = ({ rule_set: set, rule, identity, handle }) =>
+  link("identities", { handle, identity, rule: set && rule && `${set}/${rule}` });

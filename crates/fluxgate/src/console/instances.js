@@ -1,63 +1,75 @@
 // The instances that share the rules and the store.
 
-import { get } from "./api.js";
-import { badge, card, pageHead, poll, table } from "./components.js";
+import { now } from "./clock.js";
+import { badge, card, pageHead, showProblem, table } from "./components.js";
 import { h, replace, setText } from "./dom.js";
-import { ago, count, duration } from "./format.js";
+import { FLEET_PATH, isLate, nameOf } from "./fleet.js";
+import { ago, count, duration, number, rate, time } from "./format.js";
+import { watch } from "./polling.js";
 
-const LATE_MS = 10_000;
-const COLUMNS = ["Instance", "Version", "Rules", "Uptime", "Last seen", "Decisions/s", "Denied/s"];
+/** @import { Fleet, Gone, Instance } from "./fleet.js" */
 
-/** @typedef {{
- *   id: string, version: string, revision: string, started_ms: number, seen_ms: number,
- *   decisions_per_second: number, denied_per_second: number, is_self: boolean, hostname: string,
- * }} Instance */
+const EVERY_MS = 3000;
+const COLUMNS = [
+  "Instance", "Version", "Rules", "Running for", "Last sign of life", "Decisions", "Denied", "Waiting",
+  "Slots held", "Units on lease", "Redis",
+];
+const BREAKER = /** @type {const} */ ({
+  closed: ["good", "answers"], half_open: ["warn", "is tried again"], open: ["bad", "does not answer"],
+});
 
 /** @param {import("./main.js").Context} context */
-export function view({ signal, live }) {
+export function view({ signal, live, fleet }) {
   const body = h("div", h("p.hint", "Loading the instances."));
   const text = h("span");
+  const problem = h("div");
 
-  /** @param {{instances: Instance[], failure: string | null}} answer */
-  function show({ instances, failure }) {
-    setText(text, failure ? `Other instances are unknown: ${failure}.`
+  /** @param {Fleet} latest */
+  function show({ instances, failure, gone }) {
+    setText(text, failure ? `Other instances are unknown, because Redis does not answer: ${failure}.`
       : live.latest?.store.kind === "memory" && instances.length < 2
       ? "The store is in memory, so no other instance shares it."
       : `${count(instances.length, "instance uses", "instances share")} the store.`);
     const own = instances.find((each) => each.is_self)?.revision;
-    const rows = instances.map((each) => row(each, own));
-    const made = table("Instances", COLUMNS, rows, 5);
+    const made = table("Instances", COLUMNS, instances.map((each) => row(each, own)), 5);
     const scroll = body.firstElementChild?.scrollLeft ?? 0;
     const hadFocus = body.contains(document.activeElement);
-    replace(body, made, summary(instances, own));
+    replace(body, made, summary(instances, own), goneList(gone));
     made.scrollLeft = scroll;
     if (hadFocus) made.focus({ preventScroll: true });
   }
 
-  const { problem } = poll(signal, 3000, async () =>
-    show(await get("/v1/instances", signal)));
+  fleet.subscribe(signal, show);
+  // More often than on other views.
+  watch(signal, FLEET_PATH, EVERY_MS, () => {}, (error) => showProblem(problem, error));
   return {
-    element: h("div.stack", pageHead("Instances", [text]), problem, card("All instances", body)),
+    element: h("div.stack", pageHead("Instances", [text]), problem, card("All instances", body),
+      h("p.hint", "Rules are the first digits of a hash of the active rules: where they are the same, the rules are "
+        + "the same. Slots are held by running requests. Units on lease were taken from Redis in advance.")),
   };
 }
 
-/** @param {Instance} instance */
-const isLate = ({ seen_ms: seen }) => Date.now() - seen > LATE_MS;
-
-/** @param {Instance} instance @param {string | undefined} own the revision of this instance */
+/** @param {Instance} instance @param {string | undefined} own the hash of the rules of this instance */
 function row(instance, own) {
-  const { id, hostname, version, revision, started_ms: started, seen_ms: seen } = instance;
+  const { id, hostname, address, version, revision, started_ms: started, seen_ms: seen, store } = instance;
+  const known = (/** @type {number | null | undefined} */ value, /** @type {string} */ unit) =>
+    (value === null || value === undefined ? "–" : `${number(value)} ${value === 1 ? unit.replace(/s$/, "") : unit}`);
+  const [level, words] = BREAKER[/** @type {keyof typeof BREAKER} */ (store?.breaker)] ?? ["quiet", "not known"];
   return [
     [
-      h("div.tight", hostname || id, instance.is_self && badge("this instance", "info")),
-      hostname && h("div.hint.mono", id),
+      h("div.tight", hostname || address || id, instance.is_self && badge("this instance", "info")),
+      h("div.hint.mono", hostname && address ? `${address} · ${id}` : id),
     ],
     version,
     h("div.tight", h("code", revision.slice(0, 8)), revision !== own && badge("different rules", "warn")),
-    duration(Date.now() - started),
+    h("span", { title: `Since ${time(started)}` }, duration(now() - started)),
     h("div.tight", ago(seen), isLate(instance) && badge("late", "bad")),
-    instance.decisions_per_second,
-    instance.denied_per_second,
+    rate(instance.decisions_per_second),
+    rate(instance.denied_per_second),
+    known(instance.waiting, "requests"),
+    known(instance.slots, "slots"),
+    known(instance.leased_units, "units"),
+    store?.kind === "memory" ? "in memory" : badge(words, level),
   ];
 }
 
@@ -65,9 +77,19 @@ function row(instance, own) {
 function summary(instances, own) {
   const differ = instances.filter(({ revision }) => revision !== own).length;
   const late = instances.filter(isLate).length;
+  const sum = (/** @type {"decisions_per_second" | "denied_per_second"} */ field) =>
+    instances.filter((each) => !isLate(each)).reduce((all, each) => all + each[field], 0);
   return h("div.card-foot.hint",
+    h("p", `Together ${rate(sum("decisions_per_second"))} decided, ${rate(sum("denied_per_second"))} denied: `
+      + "averages of about 5 seconds."),
     differ > 0 && h("p", `${count(differ, "instance has", "instances have")} different rules from `
       + "this one. Changes in Redis spread within seconds."),
-    late > 0 && h("p", `${count(late, "instance has", "instances have")} not been seen for 10 `
-      + "seconds: stopped, or cut off from Redis."));
+    late > 0 && h("p", `${count(late, "instance has", "instances have")} not been seen for 12 `
+      + "seconds: stopped, or cut off from Redis. Its counters are in Redis; what it had on lease is lost."));
+}
+
+/** @param {Gone[]} gone */
+function goneList(gone) {
+  return gone.length > 0 && h("div.card-foot", h("h3", "No longer there"), h("ul", gone.map((each) =>
+    h("li", `${nameOf(each)}, version ${each.version}: last sign of life at ${time(each.seen_ms)}.`))));
 }

@@ -1,6 +1,10 @@
-// The stream of live numbers, shared by all views, and its last five minutes.
+// The live numbers of the instance that serves the page, shared by all views, and their last five
+// minutes.
 
-import { listen, Problem } from "./api.js";
+import { Problem } from "./api.js";
+import { setTime } from "./clock.js";
+import { retryFailed } from "./polling.js";
+import { sharedStream } from "./stream.js";
 
 /** @import { LiveEvent } from "./api.js" */
 /** @typedef {ReturnType<typeof liveFeed>} LiveFeed */
@@ -16,20 +20,21 @@ export function totals(outcomes, denied) {
   const all = Object.values(outcomes).reduce((sum, count) => sum + count, 0);
   const shadow = of("shadow_denied");
   return {
-    allowed: all - denied - shadow, denied, shadow,
+    all, allowed: all - denied - shadow, denied, shadow,
     unavailable: of("failed_open") + of("failed_closed") + of("fallback"),
   };
 }
 
 /**
- * Reads the stream until `signal` aborts. A hidden page does not draw it.
+ * Reads the stream until `signal` aborts, while the page is visible.
  * @param {AbortSignal} signal @param {(problem: Problem | null) => void} onState `null`: events arrive
  */
 export function liveFeed(signal, onState) {
   /** @type {Set<(event: LiveEvent) => void>} */
   const subscribers = new Set();
-  let attempt = new AbortController();
-  let heard = 0;
+  /** @type {Set<() => void>} */
+  const followers = new Set();
+  let isLost = false;
   const feed = {
     latest: /** @type {LiveEvent | null} */ (null),
     /** Oldest first. */
@@ -38,48 +43,44 @@ export function liveFeed(signal, onState) {
     decided: false,
     /** @param {AbortSignal} left @param {(event: LiveEvent) => void} subscriber */
     subscribe(left, subscriber) {
+      feed.onEvent(left, subscriber);
+      if (feed.latest) subscriber(feed.latest);
+    },
+    /** Calls `subscriber` with the next events, not with the latest one. @param {AbortSignal} left @param {(event: LiveEvent) => void} subscriber */
+    onEvent(left, subscriber) {
       subscribers.add(subscriber);
       left.addEventListener("abort", () => subscribers.delete(subscriber));
-      if (feed.latest) subscriber(feed.latest);
+    },
+    /**
+     * Calls `follower` whenever this instance takes over other rules.
+     * @param {AbortSignal} left @param {() => void} follower
+     */
+    onRules(left, follower) {
+      followers.add(follower);
+      left.addEventListener("abort", () => followers.delete(follower));
     },
   };
 
-  function connect() {
-    attempt = new AbortController();
-    heard = Date.now();
-    listen("/v1/live", attempt.signal, receive, onState);
-  }
-
   /** @param {LiveEvent} event */
   function receive(event) {
-    heard = Date.now();
-    onState(null);
+    setTime(event.at_ms);
+    const before = feed.latest;
     feed.latest = event;
     feed.decided ||= Object.values(event.decisions).some((count) => count > 0);
     feed.history.push({ at: event.at_ms, ...totals(event.decisions, event.denied), ...event.latency_us });
     const start = event.at_ms - HISTORY_SECONDS * 1000;
     // The clock of the service may have been set back, so the length has a bound as well.
     feed.history = feed.history.filter(({ at }) => at > start).slice(-HISTORY_SECONDS);
-    publish();
+    onState(null);
+    if (isLost) retryFailed();
+    isLost = false;
+    if (before && before.revision !== event.revision) for (const follower of [...followers]) follower();
+    if (!document.hidden) for (const subscriber of subscribers) subscriber(event);
   }
 
-  function publish() {
-    if (document.hidden || !feed.latest) return;
-    for (const subscriber of subscribers) subscriber(feed.latest);
-  }
-
-  // A connection can be lost without an error, as when the computer slept.
-  const watch = setInterval(() => {
-    if (Date.now() - heard < STALLED_MS) return;
-    attempt.abort();
-    onState(new Problem(0, "The service does not answer."));
-    connect();
-  }, 1000);
-  document.addEventListener("visibilitychange", publish, { signal });
-  signal.addEventListener("abort", () => {
-    clearInterval(watch);
-    attempt.abort();
+  sharedStream("/v1/live", signal, STALLED_MS, receive, (problem) => {
+    isLost = true;
+    onState(problem);
   });
-  connect();
   return feed;
 }

@@ -1,18 +1,22 @@
-// The frame around the views: session, navigation, theme, and the state of the connection.
+// The frame around the views: session, navigation, theme, and what is wrong.
 
 import { get, Problem, token } from "./api.js";
 import {
   badge, button, empty, field, notice, problemNotice, submitButton, textInput,
 } from "./components.js";
 import { h, replace, svg } from "./dom.js";
-import { capitalized, time } from "./format.js";
+import { fleetFeed } from "./fleet.js";
+import { capitalized } from "./format.js";
+import { health, showConnection } from "./health.js";
 import { liveFeed } from "./live.js";
+import { forgetAnswers } from "./polling.js";
 
 /** @import { Session } from "./api.js" */
+/** @import { FleetFeed } from "./fleet.js" */
 /** @import { LiveFeed } from "./live.js" */
 
 /** What a view gets. `signal` aborts when the view is left. @typedef {{
- *   session: Session, params: URLSearchParams, signal: AbortSignal, live: LiveFeed,
+ *   session: Session, params: URLSearchParams, signal: AbortSignal, live: LiveFeed, fleet: FleetFeed,
  *   notify: (text: string, kind?: "good" | "bad") => void,
  * }} Context */
 
@@ -21,6 +25,7 @@ const VIEWS = {
   overview: () => import("./overview.js"),
   rules: () => import("./rules.js"),
   identities: () => import("./identities.js"),
+  events: () => import("./events.js"),
   lab: () => import("./lab.js"),
   instances: () => import("./instances.js"),
 };
@@ -29,6 +34,7 @@ const ICONS = {
   overview: "M3 20h18M5 16l5-6 4 3 5-8",
   rules: "M5 6h14M5 12h14M5 18h8",
   identities: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8M4.5 20c.8-3.6 3.8-5 7.5-5s6.7 1.4 7.5 5",
+  events: "M6 4v16M6 6h.01M10 6h9M6 12h.01M10 12h9M6 18h.01M10 18h6",
   lab: "M9 4h6M10 4v6l-5 8.5A1 1 0 0 0 6 20h12a1 1 0 0 0 1-1.5L14 10V4M7.5 15h9",
   instances: "M4 5h16v5H4zM4 14h16v5H4zM7.5 7.5h.01M7.5 16.5h.01",
   system: "M4 5h16v11H4zM9 20h6M12 16v4",
@@ -38,6 +44,8 @@ const ICONS = {
   logout: "M10 4H5v16h5M15 8l4 4-4 4M19 12H9",
   close: "M6 6l12 12M18 6 6 18",
 };
+/** The first view comes first. */
+const PRELOAD_MS = 1500;
 const THEMES = ["system", "light", "dark"];
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
@@ -60,6 +68,7 @@ async function start() {
 function showLogin(problem) {
   leave();
   token.clear();
+  forgetAnswers();
   document.title = "Log in · FluxGate";
   replace(app, login(problem));
   app.querySelector("input")?.focus();
@@ -79,22 +88,21 @@ function showUnreachable(error) {
 /** @param {Session} session */
 function showConsole(session) {
   const closed = new AbortController();
+  const { signal: open } = closed;
   const connection = h("span.connection", { "data-state": "connecting" }, "Connecting");
-  const lost = h("div.lost", { role: "alert", hidden: true });
+  const lost = h("div.banners");
   const main = h("main", { id: "view", tabindex: -1 });
   const links = Object.keys(VIEWS).map((route) =>
-    h("a", { href: `#/${route}` }, icon(route), capitalized(route)));
+    h("a", { href: `#/${route}` }, icon(route), h("span", capitalized(route))));
 
-  const live = liveFeed(closed.signal, (problem) => {
+  const live = liveFeed(open, (problem) => {
     const state = problem ? "lost" : "live";
-    if (connection.dataset.state === state) return;
+    if (connection.dataset.state !== state) connection.textContent = problem ? "Offline" : "Live";
     connection.dataset.state = state;
-    connection.textContent = problem ? "Offline" : "Live";
-    lost.hidden = !problem;
-    const since = live.latest && ` Data as of ${time(live.latest.at_ms)}.`;
-    replace(lost, h("p", h("strong", "Connection lost. "), problem && `${problem} `,
-      "Reconnecting every second.", since));
+    showConnection(live, lost, problem);
   });
+  const fleet = fleetFeed(open);
+  const { line, banners } = health({ signal: open, live, fleet, session });
 
   /** The hash is the route, so the skip link moves the focus itself. @param {Event} event */
   const skip = (event) => {
@@ -114,9 +122,10 @@ function showConsole(session) {
           themeSwitch(),
           token.get() && iconButton("logout", "Log out", () => {
             token.clear();
+            forgetAnswers();
             start();
-          }))),
-      lost),
+          })))),
+    h("div.below-top", line, lost, banners),
     main);
 
   let left = new AbortController();
@@ -133,10 +142,12 @@ function showConsole(session) {
       const { view } = await VIEWS[route]();
       if (signal.aborted) return;
       const params = new URLSearchParams(query);
-      ({ element } = view({ session, params, signal, live, notify }));
+      ({ element } = view({ session, params, signal, live, fleet, notify }));
     } catch (error) {
       if (signal.aborted) return;
       console.error(error);
+      // Its files could not be read; a browser reads them again only with the page.
+      if (connection.dataset.state === "lost") live.onEvent(signal, () => location.reload());
       element = h("div.stack", h("h1", title), notice("bad", `This view could not be shown: ${error}`),
         h("div.actions", button("Reload the page", () => location.reload())));
     }
@@ -149,7 +160,7 @@ function showConsole(session) {
     scrollTo(0, 0);
     heading?.focus({ preventScroll: true });
   };
-  const options = { signal: closed.signal };
+  const options = { signal: open };
   addEventListener("hashchange", showView, options);
   addEventListener("unauthorized", (event) => showLogin(/** @type {CustomEvent} */ (event).detail), options);
   leave = () => {
@@ -157,6 +168,9 @@ function showConsole(session) {
     left.abort();
   };
   showView();
+  // The other views must open while the service is away.
+  const preload = setTimeout(() => Object.values(VIEWS).forEach((load) => load().catch(() => {})), PRELOAD_MS);
+  open.addEventListener("abort", () => clearTimeout(preload));
 }
 
 /** @param {string} name @param {string} label @param {() => void} onclick */

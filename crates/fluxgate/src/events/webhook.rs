@@ -130,6 +130,11 @@ impl<R: Post> WebhookSender<R> {
         &self.server
     }
 
+    /// Returns whether the last attempt failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
     pub(super) fn counts(&self) -> &DeliveryCounts {
         &self.counts
     }

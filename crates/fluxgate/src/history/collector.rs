@@ -8,8 +8,9 @@ use fluxgate_redis::RuleStore;
 use fluxgate_redis::record::{MAX_MINUTE_ROWS, RecordedDenial, RecordedRule, Step};
 use tokio::runtime::Handle;
 
+use super::audit_trail::AuditTrail;
 use super::bounds::{MAX_WAITING_COUNTS, MAX_WAITING_ROWS};
-use super::counts::{KeptCounts, SeriesKey, WaitingCounts};
+use super::counts::{ALL_RULES, KeptCounts, SeriesKey, WaitingCounts};
 use super::denials::{DenialDetail, DenialRows};
 use super::denied_id::DeniedId;
 use super::kept_changes::KeptChanges;
@@ -48,6 +49,7 @@ pub(super) struct Collected {
     pub(super) counts: Counts,
     pub(super) denials: DenialRows,
     pub(super) changes: KeptChanges,
+    pub(super) audit: AuditTrail,
 }
 
 /// What the record depends on.
@@ -129,6 +131,7 @@ impl History {
                 counts,
                 denials: DenialRows::new(most_rows, MAX_MINUTE_ROWS),
                 changes: KeptChanges::default(),
+                audit: AuditTrail::default(),
             }),
             writer,
             runtime,
@@ -155,7 +158,10 @@ impl History {
         let (uptime, wall) = (self.engine.telemetry().since_start(now()), unix_time());
         let second = middle(state.at, wall).as_secs();
         state.at = wall;
-        let totals = self.engine.telemetry().rule_totals();
+        let telemetry = self.engine.telemetry();
+        let mut totals = telemetry.rule_totals();
+        let name = (Box::from(""), Box::from(ALL_RULES));
+        totals.insert(name, telemetry.outcome_totals());
         let mut lost = 0;
         for (name, sums) in &totals {
             let before = state.last.get(name).copied().unwrap_or_default();
@@ -248,6 +254,11 @@ impl History {
             }
         });
         denials.prune();
+    }
+
+    /// Returns for how long the record is kept, in milliseconds.
+    pub(crate) fn keep_ms(&self) -> u64 {
+        self.config.keep.as_millis() as u64
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Collected> {

@@ -7,11 +7,22 @@ use std::time::Duration;
 use fluxgate_core::Outcome;
 use fluxgate_redis::record::{RecordBatch, RecordedRule, SECONDS_KEPT, Step};
 
+/// Stands for all rules: its counts are those of the decisions, each counted once. No rule has this
+/// id.
+pub(super) const ALL_RULES: &str = "*";
+
 /// A rule and an outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SeriesKey {
     pub(super) rule: RecordedRule,
     pub(super) outcome: Outcome,
+}
+
+impl SeriesKey {
+    /// Returns whether its counts are those of all decisions.
+    pub(super) fn is_of_all(&self) -> bool {
+        self.rule.rule_set.is_empty() && &*self.rule.rule == ALL_RULES
+    }
 }
 
 /// The counts that a process without Redis keeps. Clocks may jump, so how long is measured by a

@@ -33,6 +33,8 @@ pub(crate) struct CountReply {
     pub(crate) from_ms: u64,
     /// In the order of rules and outcomes.
     pub(crate) series: Vec<Series>,
+    /// All decisions by outcome, each counted once; none if the query names a rule set or a rule.
+    pub(crate) decisions: Vec<Series>,
     pub(crate) changes: Vec<RecordedChange>,
 }
 
@@ -175,18 +177,24 @@ impl History {
         series.sort_by(|(a, _), (b, _)| {
             (&a.rule, a.outcome as usize).cmp(&(&b.rule, b.outcome as usize))
         });
-        let series = series.into_iter().map(|(key, values)| Series {
-            rule: key.rule,
-            outcome: key.outcome.name(),
-            values,
-        });
+        let (decisions, series): (Vec<_>, Vec<_>) =
+            series.into_iter().partition(|(key, _)| key.is_of_all());
+        let named = |series: Vec<(SeriesKey, Vec<u64>)>| {
+            let series = series.into_iter().map(|(key, values)| Series {
+                rule: key.rule,
+                outcome: key.outcome.name(),
+                values,
+            });
+            series.collect()
+        };
         let millis = 1000 * step.seconds();
         let changes = self.changes(query.rule_set.as_deref(), from * millis, to * millis);
         let changes = changes.await?;
         Ok(CountReply {
             step,
             from_ms: from * step.seconds() * 1000,
-            series: series.collect(),
+            series: named(series),
+            decisions: named(decisions),
             changes,
         })
     }

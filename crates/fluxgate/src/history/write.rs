@@ -104,6 +104,8 @@ impl History {
         let counters = self.engine.telemetry().history();
         counters.add_write(sent.is_ok());
         counters.add_lost_counts(sending.take_lost());
-        sent
+        drop(sending);
+        sent?;
+        self.write_audit(writer).await
     }
 }

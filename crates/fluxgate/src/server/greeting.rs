@@ -111,6 +111,15 @@ fn write_examples(gateway: SocketAddr, text: &mut String) {
     }
 }
 
+/// Returns the address of a listener, if it is open.
+pub(super) fn address_of(
+    listener: Listener,
+    open: &[(Listener, Vec<TcpListener>)],
+) -> Option<SocketAddr> {
+    let mut all = addresses(open);
+    all.find_map(|(known, address)| (known == listener).then_some(address))
+}
+
 fn addresses(
     open: &[(Listener, Vec<TcpListener>)],
 ) -> impl Iterator<Item = (Listener, SocketAddr)> {

@@ -24,9 +24,9 @@ pub(crate) struct LiveSecond {
     denied: u64,
     rules: Vec<LiveRule>,
     latency_us: LiveLatency,
-    waiting: u64,
+    pub(crate) waiting: u64,
     /// Slots that are held through this process.
-    slots: u64,
+    pub(crate) slots: u64,
 }
 
 /// The decisions of one rule.

@@ -35,7 +35,7 @@ pub(crate) use shared::AdminDenial;
 use shared::{AdminDenials, LlmCounts};
 pub(super) use totals::DecisionTotals;
 pub(crate) use totals::RuleTotals;
-use totals::read_rule_totals;
+use totals::{read_outcome_totals, read_rule_totals};
 
 /// All metrics of the service.
 #[derive(Debug)]
@@ -143,6 +143,11 @@ impl Metrics {
     /// Reads the outcomes of all rules.
     pub(super) fn read_rule_totals(&self) -> RuleTotals {
         read_rule_totals(&self.shards)
+    }
+
+    /// Reads the outcomes of all decisions.
+    pub(super) fn read_outcome_totals(&self) -> [u64; Outcome::ALL.len()] {
+        read_outcome_totals(&self.shards)
     }
 
     /// Reads all counters of decisions.

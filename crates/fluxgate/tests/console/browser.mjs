@@ -74,6 +74,11 @@ class Browser {
   /** Opens an empty page in a context of its own: nothing is shared with other pages. */
   async page() {
     const { browserContextId } = await this.send("Target.createBrowserContext", { disposeOnDetach: true });
+    return this.tab(browserContextId);
+  }
+
+  /** Opens an empty page in a context. */
+  async tab(browserContextId) {
     const { targetId } = await this.send("Target.createTarget", { url: "about:blank", browserContextId });
     const { sessionId } = await this.send("Target.attachToTarget", { targetId, flatten: true });
     const page = new Page(this, sessionId, browserContextId);
@@ -147,6 +152,11 @@ class Page {
     await this.send("Emulation.setFocusEmulationEnabled", { enabled: true });
     await this.view(DESKTOP);
     await this.media({ scheme: "light" });
+  }
+
+  /** Opens another tab of the same browser, which is closed with this one. */
+  tab() {
+    return this.#browser.tab(this.#context);
   }
 
   close() {

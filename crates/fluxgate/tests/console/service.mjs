@@ -49,7 +49,7 @@ export const RULES = `
 /**
  * Starts a service. Options: `rules` (YAML below `rule_sets`), `stored` (rules are in Redis),
  * `tokens` (one of each role: the token is the name of the role), `record`, `identities`, `demo`
- * (no config), `feed` (the test writes the live events).
+ * (no config), `deadline` (of Redis), `feed` (the test writes the live events).
  */
 export async function startService(options = {}) {
   const service = new Service(options);
@@ -115,6 +115,16 @@ class Service {
     return this.#child.stop();
   }
 
+  /** Stops Redis, which forgets everything. */
+  stopRedis() {
+    return this.#redis.stop();
+  }
+
+  /** Starts Redis again, at the same address. */
+  async startRedis() {
+    this.#redis = await startRedis(this.#folder, Number(new URL(this.#redis.url).port));
+  }
+
   async end() {
     this.#proxy?.close();
     await this.#child?.stop();
@@ -164,7 +174,7 @@ class Service {
   }
 
   #config() {
-    const { tokens, record, identities, rules, stored, config = "" } = this.#options;
+    const { tokens, record, identities, rules, stored, deadline = "30s", config = "" } = this.#options;
     if (tokens) this.write("tokens", tokenLines(ROLES));
     const admin = [`record: ${record}`, tokens && `tokens_file: ${JSON.stringify(this.path("tokens"))}`];
     return [
@@ -172,7 +182,7 @@ class Service {
       `admin: { ${admin.filter(Boolean).join(", ")} }`,
       `telemetry: { identities: ${identities} }`,
       // A deadline that only an outage misses.
-      this.store && `store: { redis: { url: "${this.store}", deadline: 30s } }`,
+      this.store && `store: { redis: { url: "${this.store}", deadline: ${deadline} } }`,
       stored || !rules ? "rules_from: { redis: {} }" : `rule_sets:${rules}`,
       config,
       "",
@@ -226,9 +236,9 @@ function start(program, args, folder) {
 }
 
 /** Starts a Redis on a port that nobody else uses: it says so itself if that is taken. */
-async function startRedis(folder) {
+async function startRedis(folder, wanted) {
   for (;;) {
-    const port = PORTS.first + randomInt(PORTS.count);
+    const port = wanted ?? PORTS.first + randomInt(PORTS.count);
     const redis = start("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], folder);
     try {
       await redis.line((line) => line.includes("Ready to accept connections"));

@@ -8,7 +8,7 @@ import { browserTest, confirm, logIn, open } from "./harness.mjs";
 import { liveEvent } from "./service.mjs";
 
 const ANN = { user: "ann", ip: "203.0.113.9", method: "GET", path: "/api/items" };
-const VIEWS = ["Overview", "Rules", "Identities", "Lab", "Instances"];
+const VIEWS = ["Overview", "Rules", "Identities", "Events", "Lab", "Instances"];
 const STORED = { rules: [
   { id: "per-user", name: "Each user on the API", match: { path: ["/api/**"] }, scope: "per_user", bands: ["10/h", "100/d"] },
   { id: "login", scope: "per_ip", mode: "shadow", algorithm: "sliding_log", bands: ["5/10m"] },
@@ -42,6 +42,8 @@ const PAGES = [
     await page.click("button", "Explain GET /api/items");
     await page.shows("Denied. By per-user");
   }],
+  ["#/events", "Events", (page) => page.shows(/Rule set api was changed/)],
+  ["#/events?show=changes", "Events", (page) => page.shows("changed rule set api")],
   ["#/lab", "Lab", async (page) => {
     await (await page.find("region", "Fixed window")).shows("2× the limit");
     for (const summary of await page.all("DisclosureTriangle")) await summary.click();
@@ -141,15 +143,16 @@ browserTest("the theme follows the system until one is chosen, which stays", {},
   assert.ok((await brightness()) < 60);
 });
 
-browserTest("nothing moves for those who want no motion", { feed: true }, async (page, service) => {
+browserTest("nothing moves for those who want no motion", {}, async (page, service) => {
   await page.media({ motion: "reduce" });
+  await service.check(ANN, 12);
   await open(page, service, "#/overview", "Overview");
-  await until("the page listens", () => service.feed.isOpen);
-  for (const used of [0.1, 0.9]) {
-    service.feed.send(liveEvent({ decisions: { allowed: 5 }, rules: [{ rule_set: "api", rule: "r", outcomes: { allowed: 5 }, denied: 0, used }] }));
-    await page.waitFor("it is shown", (value) => document.querySelector("[role=meter]")?.getAttribute("aria-valuenow") === value, String(used));
-    assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
-  }
+  const bar = () => page.evaluate(() => document.querySelector("[aria-label='Rules'] [role=meter]")?.getAttribute("aria-valuenow"));
+  const first = await until("it is shown", async () => Number(await bar()));
+  assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
+  await service.check(ANN, 40);
+  await until("it has grown", async () => Number(await bar()) > first);
+  assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
 });
 
 browserTest("no page is wider than a phone, and no control too small for a finger", { stored: true }, async (page, service) => {
@@ -232,10 +235,14 @@ browserTest("axe finds nothing serious, in both themes", { stored: true }, async
   for (const entry of PAGES) {
     await page.media({ scheme: "light", motion: "reduce" });
     await show(page, service, entry);
-    for (const scheme of ["light", "dark"]) {
-      await page.media({ scheme, motion: "reduce" });
-      assert.deepEqual(await page.axe(), [], `${entry[0]}, ${scheme}`);
+    for (const width of [1280, 390, 800, 1001, 1400, 2560]) {
+      await page.view({ width, height: 900 });
+      for (const scheme of ["light", "dark"]) {
+        await page.media({ scheme, motion: "reduce" });
+        assert.deepEqual(await page.axe(), [], `${entry[0]}, ${scheme}, ${width}`);
+      }
     }
+    await page.view({ width: 1280, height: 900 });
   }
   await page.click("link", "Rules", await page.find("navigation", "Main"));
   await page.click("button", "Switches of api/per-user");
@@ -282,12 +289,8 @@ browserTest("hostile values are text in every view", { stored: true }, async (pa
     assert.equal(made, 0, where);
   };
   await open(page, service, "#/overview", "Overview");
-  // What was decided before the page listens is not shown.
-  await page.shows("Live");
-  await service.check({ rule_set: sets[0], user: HOSTILE[0], path: "/0/" }, 3);
   for (const set of sets) await isText("overview", set);
   await isText("overview", `user=${HOSTILE[0]}`);
-  await page.find("meter", `Used share of ${sets[0]} / r0`);
 
   await show(page, service, ["#/rules", "Rules", (page) => page.find("heading", HOSTILE[4])]);
   for (const text of HOSTILE) await isText("rules", text);
@@ -328,23 +331,47 @@ browserTest("hostile values are text in every view", { stored: true }, async (pa
   await page.shows("2× the limit");
 });
 
-browserTest("hostile values of the live events and of problems are text", { feed: true }, async (page, service) => {
+browserTest("hostile values of answers and of problems are text", { feed: true }, async (page, service) => {
   const text = HOSTILE[0];
-  await page.answer("GET", "/v1/instances", { body: { instances: [{
-    id: text, version: text, revision: text, started_ms: 0, seen_ms: 0, decisions_per_second: 1, denied_per_second: 1, is_self: true, hostname: text,
+  const now = Date.now();
+  await page.answer("GET", "/v1/instances", { body: { failure: null, instances: [{
+    id: text, version: text, revision: text, started_ms: 0, seen_ms: 0, decisions_per_second: 1, denied_per_second: 1, is_self: true,
+    hostname: text, address: text, waiting: 1, slots: 1, leased_units: null, store: { kind: text, breaker: text },
+    webhooks: [{ server: text, queued: 1, is_failing: true }],
+  }] } });
+  await page.answer("GET", "/v1/history", { body: {
+    step_s: 1, from_ms: now - 60_000, decisions: [{ outcome: "denied", values: Array(61).fill(1) }],
+    series: [{ rule_set: text, rule: HOSTILE[1], outcome: "denied", values: Array(61).fill(1) }],
+    changes: [{ at_ms: now - 5000, rule_set: text, revision: "a", who: text }],
+  } });
+  await page.answer("GET", "/v1/usage", { body: { usage: [{
+    rule_set: text, rule: HOSTILE[1], band: text, identity: text, handle: text, limit: 5, remaining: 1, used_share: 0.8,
+    reset_after_ms: 5000, per_hour: 5, exhausted_in_ms: 5000,
+  }] } });
+  await page.answer("GET", "/v1/events", { body: { events: [{
+    id: "1-1", at_ms: now, kind: text, text, rule_set: text, rule: text, identity: text, handle: text,
+  }] } });
+  await page.answer("GET", "/v1/audit", { body: { entries: [{
+    id: "1", at_ms: now, who: text, what: text, rule_set: text, rule: text, rule_id: null, identity: text, handle: text,
+    units: null, reset: 1, etag_before: null, etag_after: text, outcome: "unknown", reason: text,
   }] } });
   await page.fail("GET", "/v1/top", 500, text);
   await open(page, service, "#/overview", "Overview");
   await until("the page listens", () => service.feed.isOpen);
-  service.feed.send(liveEvent({
-    decisions: { allowed: 1 }, revision: text, store: { kind: text, breaker: "closed", keys: 1 },
-    rules: [{ rule_set: text, rule: HOSTILE[1], outcomes: { allowed: 1 }, denied: 0, used: 0.5 }],
-  }));
+  service.feed.send(liveEvent({ decisions: { allowed: 1 }, revision: text, store: { kind: text, breaker: "open", keys: 1 } }));
   await page.find("link", `${text} / ${HOSTILE[1]}`);
   await page.says("alert", `500 ${text}`);
+  await page.shows(`Rules of ${text} changed by ${text}`);
+  await (await page.find("region", "Runs out soon")).shows(text);
+  await (await page.find("region", "What happened")).shows(text);
   await page.click("link", "Instances", await page.find("navigation", "Main"));
   await page.find("heading", "Instances");
   await page.shows(text);
+  await page.click("link", "Events", await page.find("navigation", "Main"));
+  await page.find("heading", "Events");
+  await page.shows(text);
+  await page.click("button", "Changes by people");
+  await page.shows(`Reason: “${text}”`);
   assert.equal(await page.evaluate(() => document.querySelectorAll("img[src=x], main script").length), 0);
 });
 

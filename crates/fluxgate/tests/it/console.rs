@@ -10,8 +10,9 @@ use std::process::Command;
 use crate::support::fetched;
 
 /// The files of tests. Each has a Rust test below.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "diff",
+    "fleet",
     "identities",
     "lab",
     "overview",
@@ -38,6 +39,11 @@ const STRICT: [&str; 10] = [
 #[test]
 fn overview() {
     run("overview");
+}
+
+#[test]
+fn fleet() {
+    run("fleet");
 }
 
 #[test]

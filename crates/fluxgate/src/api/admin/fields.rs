@@ -96,6 +96,14 @@ impl TargetIdentity<'_> {
 }
 
 impl Target<'_> {
+    /// Returns the identity of a configured rule, if there is one.
+    pub(super) fn identity(&self) -> Option<IdentityRef<'_>> {
+        match self {
+            Self::Rule { identity, .. } => identity.as_ref().map(TargetIdentity::as_ref),
+            _ => None,
+        }
+    }
+
     /// Returns the audited change of it, still without what is changed.
     pub(super) fn change(&self) -> AuditedChange<'_> {
         let mut change = AuditedChange::default();

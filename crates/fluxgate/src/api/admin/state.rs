@@ -10,9 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::fields::{AdminFields, ResetFields, Target, TargetIdentity};
-use crate::admin::{
-    AuditedChange, Role, may_have_been_applied, reserve_audit_line, write_audit_line,
-};
+use crate::admin::{AuditedChange, Role, may_have_been_applied, reserve_audit_line};
+use crate::api::audit::audit_change;
 use crate::api::blocking_pool::run_to_completion;
 use crate::api::body::{self, missing};
 use crate::api::response::{ApiResult, json_response, units_on_lease};
@@ -74,7 +73,8 @@ pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResu
                 is_uncertain,
                 ..target.change()
             };
-            write_audit_line(audit, &caller, &head.headers, &change);
+            let by = (&caller, &head.headers);
+            audit_change(&api, audit, by, &change, target.identity());
         }
         Ok(json_response(format!("{{\"remaining\":{}}}", refunded?)))
     })
@@ -141,7 +141,8 @@ pub(super) async fn reset(State(api): SharedState, request: Request) -> ApiResul
                 is_uncertain,
                 ..target.change()
             };
-            write_audit_line(audit, &caller, &head.headers, &change);
+            let by = (&caller, &head.headers);
+            audit_change(&api, audit, by, &change, target.identity());
         }
         Ok(json_response(format!("{{\"reset\":{}}}", reset?)))
     })

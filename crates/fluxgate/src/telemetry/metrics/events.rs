@@ -19,6 +19,8 @@ pub(crate) struct WebhookGauges {
     pub(crate) sent: u64,
     pub(crate) failures: u64,
     pub(crate) lost: u64,
+    /// Whether the last attempt failed.
+    pub(crate) is_failing: bool,
 }
 
 /// Renders the metrics of events and webhooks. `overflows` is how many shares of limits did not fit

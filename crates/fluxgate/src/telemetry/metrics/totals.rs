@@ -33,6 +33,17 @@ pub(in crate::telemetry) fn read_rule_totals(shards: &Shards) -> RuleTotals {
     totals
 }
 
+/// Reads the outcomes of all decisions: each counts once, however many rules took part in it.
+pub(in crate::telemetry) fn read_outcome_totals(shards: &Shards) -> [u64; Outcome::ALL.len()] {
+    let mut sums = [0; Outcome::ALL.len()];
+    for counters in shards.all().iter().flat_map(|shard| shard.decisions()) {
+        for (sum, count) in sums.iter_mut().zip(&counters.by_outcome) {
+            *sum += count.get();
+        }
+    }
+    sums
+}
+
 /// The decisions counted up to some moment, or between two.
 #[derive(Clone, Debug, Default)]
 pub(in crate::telemetry) struct DecisionTotals {

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use url::Url;
 
 use crate::config::HttpUrl;
+use crate::telemetry::percent::percent_decoded;
 
 /// The default path of a collector.
 const PATH: &str = "/v1/traces";
@@ -104,32 +105,10 @@ fn basic_auth(url: &Url) -> Option<String> {
     if url.username().is_empty() && password.is_empty() {
         return None;
     }
-    let mut pair = percent_decoded(url.username());
+    let mut pair = percent_decoded(url.username().as_bytes());
     pair.push(b':');
-    pair.extend(percent_decoded(password));
+    pair.extend(percent_decoded(password.as_bytes()));
     Some(format!("Basic {}", BASE64_STANDARD.encode(&pair)))
-}
-
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after
-            .get(..2)
-            .filter(|_| *first == b'%')
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod audit;
 mod call_limits;
 mod wrong_tokens;
 
-use fluxgate_testkit::{Answer, Http, RedisServer, wait_until};
+use fluxgate_testkit::{Answer, Http, RedisServer, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use super::Service;

@@ -272,6 +272,17 @@ fn instances_of_one_redis_know_each_other() {
     );
     assert_eq!(list[0]["revision"], list[1]["revision"]);
     assert_eq!(list[0]["version"], env!("CARGO_PKG_VERSION"));
+    for (entry, service) in [(&list[0], &first), (&list[1], &second)] {
+        assert_eq!(entry["address"], service.address("api").to_string());
+        assert_eq!(
+            entry["store"],
+            json!({ "kind": "redis", "breaker": "closed" })
+        );
+        for (field, value) in [("waiting", 0), ("slots", 0), ("leased_units", 0)] {
+            assert_eq!(entry[field], value, "{field}");
+        }
+        assert_eq!(entry["webhooks"], json!([]));
+    }
     assert_eq!(get(&second, "/v1/session")["instance"], list[1]["id"]);
     second.program.signal("TERM");
     assert!(second.program.wait().success());

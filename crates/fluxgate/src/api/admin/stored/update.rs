@@ -14,10 +14,9 @@ use http::{HeaderMap, StatusCode};
 
 use super::access::{no_such_set, read, set_etag, store_failed, store_of};
 use super::edit::{Edit, EditResult, EditTarget};
-use crate::admin::{
-    AuditedChange, Caller, may_have_been_applied, reserve_audit_line, write_audit_line,
-};
+use crate::admin::{AuditedChange, Caller, may_have_been_applied, reserve_audit_line};
 use crate::api::admin::conditions::Condition;
+use crate::api::audit::audit_change;
 use crate::api::blocking_pool::{join, run_to_completion};
 use crate::api::response::{ApiResult, fault_list, json_response};
 use crate::api::state::ApiState;
@@ -81,7 +80,7 @@ impl Update {
             if matches!(self.edit, Edit::Replace(_)) {
                 edited.created = before.is_none();
             }
-            self.audit(audit, before.as_deref(), &edited, false);
+            self.audit(&api, audit, before.as_deref(), &edited, false);
             let reloaded = api.admin.reloader.now().await;
             let after = edited.set.as_deref().map(etag_of);
             if before != after {
@@ -148,7 +147,7 @@ impl Update {
                 Ok(written) => written,
                 Err(error) => {
                     if may_have_been_applied(&error) {
-                        self.audit(audit, seen.as_deref(), &edited, true);
+                        self.audit(api, audit, seen.as_deref(), &edited, true);
                     }
                     return Err(store_failed(error));
                 }
@@ -230,6 +229,7 @@ impl Update {
 
     fn audit(
         &self,
+        api: &ApiState,
         audit: AuditReservation,
         before: Option<&str>,
         edited: &EditResult,
@@ -245,7 +245,7 @@ impl Update {
             is_uncertain,
             ..AuditedChange::default()
         };
-        write_audit_line(audit, &self.caller, &self.headers, &change);
+        audit_change(api, audit, (&self.caller, &self.headers), &change, None);
     }
 
     /// Returns the new set or rule with two additional fields, `changes` and `warnings`.

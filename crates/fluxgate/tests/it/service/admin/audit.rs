@@ -143,3 +143,115 @@ fn a_change_is_logged_with_its_trace() {
         (&json!(trace), &json!(span))
     );
 }
+
+/// Returns the audit trail, the newest entry first.
+fn trail(http: &mut Http, query: &str) -> Vec<Value> {
+    let answer = json(&http.get(&format!("/v1/audit{query}")));
+    answer["entries"].as_array().unwrap().clone()
+}
+
+#[test]
+fn the_trail_says_who_changed_what_and_why() {
+    let server = RedisServer::start();
+    for store in [String::new(), store_in(&server)] {
+        let service = Service::start(&[], &format!("{store}{RULES}"));
+        let mut http = service.http();
+        let mut call = |path: &str, body: Value, reason: Option<&str>| {
+            let mut headers = vec![("Content-Type", "application/json")];
+            headers.extend(reason.map(|reason| ("X-FluxGate-Reason", reason)));
+            let answer = http.request("POST", path, &headers, &body.to_string());
+            assert_eq!(answer.status, 200, "{answer:?}");
+        };
+        let ann = json!({ "rule_set": "api", "rule": "per-user", "identity": "ann" });
+        let mut refund = ann.clone();
+        refund["units"] = json!(3);
+        call("/v1/refund", refund, Some("ticket%207:%20%C3%BCber%0Aall"));
+        call("/v1/reset", ann.clone(), None);
+        call(
+            "/v1/reset",
+            json!({ "rule_set": "api", "rule": "all" }),
+            Some(" "),
+        );
+        let mut http = service.http();
+        let entries = wait_for("all are in the trail", || {
+            let entries = trail(&mut http, "");
+            (entries.len() == 3).then_some(entries)
+        });
+        let texts = |field: &str| -> Vec<Value> {
+            entries.iter().map(|entry| entry[field].clone()).collect()
+        };
+        assert_eq!(texts("what"), ["reset", "reset", "refund"]);
+        assert_eq!(texts("who"), ["loopback"; 3]);
+        assert_eq!(
+            texts("reason"),
+            [Value::Null, Value::Null, json!("ticket 7: über all")]
+        );
+        assert_eq!(texts("rule"), ["all", "per-user", "per-user"]);
+        assert_eq!(texts("units"), [Value::Null, Value::Null, json!(3)]);
+        assert!(entries[0]["identity"].is_null() && entries[1]["reset"].is_u64());
+        // As in denials: a pseudonym, and a handle that finds the identity.
+        let shown = entries[2]["identity"].as_str().unwrap();
+        assert!(
+            shown.starts_with("user=") && !shown.contains("ann"),
+            "{shown}"
+        );
+        let handle = entries[2]["handle"].as_str().unwrap();
+        let state = json(&http.get(&format!("/v1/state?handle={handle}")));
+        assert_eq!(state["bands"][0]["remaining"], 10);
+        assert_eq!(trail(&mut http, "?n=1"), entries[..1]);
+        for bad in ["?n=0", "?n=1001", "?m=1"] {
+            assert_eq!(http.get(&format!("/v1/audit{bad}")).status, 400, "{bad}");
+        }
+        let line = service.wait_for_logs("changed", 1).remove(0);
+        assert_eq!(line["reason"], "ticket 7: über all");
+    }
+}
+
+#[test]
+fn the_trail_is_that_of_the_fleet_and_ends_with_the_record() {
+    let server = RedisServer::start();
+    let dir = Dir::new();
+    dir.write("tokens", TOKENS);
+    let config = config(&server.url(), "1h") + "admin: { tokens_file: tokens }\n";
+    let service = Service::start_in(dir, &[], &config);
+    let as_role = |role: &'static str| {
+        [
+            ("Content-Type", "application/json"),
+            ("Authorization", role),
+            ("X-FluxGate-Reason", "new plan"),
+        ]
+    };
+    let mut http = service.http();
+    let put = http.request(
+        "PUT",
+        "/v1/rule_sets/api",
+        &as_role("Bearer admin"),
+        &set(10),
+    );
+    assert_eq!(put.status, 201);
+    assert_eq!(http.get("/v1/audit").status, 401);
+    let other = Dir::new();
+    other.write("tokens", TOKENS);
+    let other = Service::start_in(other, &[], &config);
+    let entry = wait_for("another instance shows it", || {
+        let headers = as_role("Bearer viewer");
+        let answer = other.http().request("GET", "/v1/audit", &headers, "");
+        json(&answer)["entries"]
+            .as_array()
+            .unwrap()
+            .first()
+            .cloned()
+    });
+    assert_eq!(
+        (&entry["who"], &entry["what"], &entry["reason"]),
+        (&json!("anna"), &json!("put rule set"), &json!("new plan"))
+    );
+    assert_eq!(
+        entry["etag_after"],
+        put.header("etag").unwrap().replace('"', "")
+    );
+
+    let service = Service::start(&[], &format!("history: false\n{RULES}"));
+    let answer = service.http().get("/v1/audit");
+    assert_eq!(answer.status, 404, "{answer:?}");
+}

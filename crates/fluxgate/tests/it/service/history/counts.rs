@@ -40,6 +40,50 @@ fn decide_all(service: &Service) {
 }
 
 #[test]
+fn each_decision_counts_once_however_many_rules_took_part() {
+    let server = RedisServer::start();
+    for config in [RULES.to_owned(), on_redis(&server, RULES)] {
+        let service = Service::start(&[], &config);
+        decide_all(&service);
+        let decisions = |query: &str| -> Vec<(String, u64)> {
+            let history = get(&service, &format!("/v1/history?{query}"));
+            let series = history["decisions"].as_array().unwrap().iter();
+            series
+                .map(|series| {
+                    let values = series["values"].as_array().unwrap().iter();
+                    let sum = values.map(|value| value.as_u64().unwrap()).sum();
+                    (series["outcome"].as_str().unwrap().to_owned(), sum)
+                })
+                .collect()
+        };
+        let expected = [
+            ("allowed", 3),
+            ("denied", 4),
+            ("exempt", 3),
+            ("forbidden", 2),
+            ("never", 1),
+            ("no_rule", 2),
+        ];
+        let mut found = decisions("");
+        found.sort();
+        // The shadow rule denied one of the allowed requests.
+        let sum: u64 = found.iter().map(|(_, sum)| sum).sum();
+        assert_eq!(sum, expected.iter().map(|(_, sum)| sum).sum(), "{found:?}");
+        for (outcome, sum) in expected {
+            if outcome != "allowed" {
+                assert!(found.contains(&(outcome.to_owned(), sum)), "{found:?}");
+            }
+        }
+        let mut minutes = decisions(&minutes());
+        minutes.sort();
+        assert_eq!(minutes, found);
+        // One rule decides only a part of a decision.
+        assert_eq!(decisions("rule_set=api"), []);
+        assert_eq!(decisions("rule=per-user"), []);
+    }
+}
+
+#[test]
 fn every_rule_that_took_part_is_counted_by_its_own_outcome() {
     let server = RedisServer::start();
     for config in [RULES.to_owned(), on_redis(&server, RULES)] {

@@ -1,0 +1,48 @@
+// Who runs out of a limit soon, if it goes on like that.
+
+import { h, setText } from "../dom.js";
+import { showProblem } from "../components.js";
+import { compact, count, duration, identityLink, link, number, share } from "../format.js";
+import { watch } from "../polling.js";
+import { rowList } from "./row_list.js";
+
+/** @import { Usage } from "../api.js" */
+
+const SHOWN = 8;
+const EVERY_MS = 10_000;
+
+/** @param {import("../main.js").Context} context */
+export function runningOutCard({ signal, live }) {
+  const list = rowList(SHOWN);
+  const text = h("p.hint");
+  const problem = h("div");
+  const { run } = watch(signal, "/v1/usage?n=200", EVERY_MS, (/** @type {{usage: Usage[]}} */ { usage }) => {
+    const soon = usage.filter((row) => row.exhausted_in_ms !== null)
+      .sort((a, b) => (a.exhausted_in_ms ?? 0) - (b.exhausted_in_ms ?? 0) || b.per_hour - a.per_hour);
+    list.show(soon.map(rowOf));
+    setText(text, soon.length === 0 ? "At the rate of the last hour, no identity runs out before its limit starts anew."
+      : `At the rate of the last hour, of all instances.${soon.length > SHOWN ? ` ${count(soon.length - SHOWN, "more")} not shown.` : ""}`);
+  }, (error) => showProblem(problem, error));
+  live.onRules(signal, () => run());
+  return h("section.card", { "aria-label": "Runs out soon" },
+    h("div.card-head", h("h2", "Runs out soon")), problem, list.element, text);
+}
+
+/** @param {Usage} row */
+function rowOf(row) {
+  const { rule_set: set, rule, band, identity, limit, remaining, used_share: used } = row;
+  const { reset_after_ms: reset, per_hour: perHour, exhausted_in_ms: left } = row;
+  const name = identity ?? "Everyone together";
+  return {
+    key: JSON.stringify([set, rule, band, identity, row.handle]),
+    name,
+    href: identity && identity !== "(everyone)" ? identityLink(row) : link("identities", { rule: `${set}/${rule}` }),
+    value: remaining === 0 ? "used up" : `in ${duration(left ?? 0)}`,
+    rule: `${set} / ${rule}`,
+    ruleHref: link("rules", { set, rule }),
+    detail: `: ${number(remaining)} of ${number(limit)} left in limit “${band}”, ${compact(perHour)}/h used`
+      + (reset > 0 ? `, all available again in ${duration(reset)}` : ""),
+    part: used,
+    bar: `Used by ${name} of ${set} / ${rule}: ${share(used)}`,
+  };
+}
