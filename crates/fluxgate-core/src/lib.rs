@@ -128,8 +128,9 @@ pub use limiter::RuleFileError;
 #[cfg(feature = "tokio")]
 pub use limiter::RuleWatch;
 pub use limiter::{
-    BandExplanation, BandState, Explanation, GroupPlace, Hold, Limiter, LimiterBuilder,
-    LimiterError, PendingDecision, RuleExplanation, RuleSetLimiter, RuleVerdict, UnknownRuleSet,
+    BandExplanation, BandState, BandTarget, CountingRule, Explanation, GroupPlace, Hold, Limiter,
+    LimiterBuilder, LimiterError, PendingDecision, RuleExplanation, RuleSetLimiter, RuleVerdict,
+    UnknownRuleSet,
 };
 pub use matcher::{PatternError, ValueMatch};
 pub use memory::MemoryStore;

@@ -42,7 +42,7 @@ pub use holds::Hold;
 use missing_sets::MissingRuleSets;
 use observers::Observers;
 pub use rule_set::{RuleSetLimiter, UnknownRuleSet};
-pub use virtual_time::RuleVerdict;
+pub use virtual_time::{BandTarget, CountingRule, RuleVerdict};
 #[cfg(all(feature = "tokio", feature = "yaml"))]
 pub use watch::RuleFileError;
 #[cfg(feature = "tokio")]

@@ -91,7 +91,8 @@ impl UsageRecord {
         batch: &UsageBatch<'_>,
     ) -> Vec<Result<(), StoreError>> {
         let mut keys: Vec<_> = batch.units.iter().map(|units| self.key(units.at)).collect();
-        keys.push(self.shared_key(batch.kind, instance));
+        let shared_key = self.shared_key(batch.kind, instance);
+        keys.push(shared_key.clone());
         let units = batch.units.iter().zip(&keys).map(|(units, key)| {
             let mut write = redis::cmd("EVAL");
             write.arg(WRITE_SCRIPT).arg(1).arg(key);
@@ -102,9 +103,7 @@ impl UsageRecord {
             }
             write
         });
-        let mut share = redis::cmd("SET");
-        share.arg(keys.last()).arg(&batch.shared);
-        share.arg("PX").arg(batch.shared_ttl.as_millis() as u64);
+        let share = share_command(&shared_key, &batch.shared, batch.shared_ttl);
         let commands = units.chain([share]);
         let commands: Vec<_> = { keys.iter() }
             .map(String::as_bytes)
@@ -155,6 +154,19 @@ impl UsageRecord {
         Ok(all)
     }
 
+    /// Writes what an instance shares with the others, for `ttl`.
+    pub async fn share(
+        &self,
+        kind: &str,
+        instance: &str,
+        content: &[u8],
+        ttl: Duration,
+    ) -> Result<(), StoreError> {
+        let key = self.shared_key(kind, instance);
+        let write = share_command(&key, content, ttl);
+        self.run::<String>(&write, &key).await.map(drop)
+    }
+
     /// Returns what these instances share, as far as they do.
     pub async fn shared(
         &self,
@@ -188,4 +200,11 @@ impl UsageRecord {
     async fn run<T: FromRedisValue>(&self, command: &Cmd, key: &str) -> Result<T, StoreError> {
         self.servers.command(command, key, WHAT).await
     }
+}
+
+fn share_command(key: &str, content: &[u8], ttl: Duration) -> Cmd {
+    let mut write = redis::cmd("SET");
+    write.arg(key).arg(content);
+    write.arg("PX").arg(ttl.as_millis() as u64);
+    write
 }

@@ -82,6 +82,8 @@ pub struct ChangedIdentity<'a> {
     pub rule: &'a str,
     /// The identity in readable form. API keys are shown by their ends only.
     pub identity: String,
+    /// The identity as it is encoded.
+    pub encoded: &'a [u8],
     /// How many of its requests are decided differently.
     pub requests: u64,
     /// The time of the first of them.
@@ -192,6 +194,7 @@ impl Changes {
         most.map(|(requests, rule, identity, first)| ChangedIdentity {
             rule,
             identity: describe_identity(identity),
+            encoded: identity,
             requests,
             first,
         })

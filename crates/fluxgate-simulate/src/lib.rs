@@ -45,9 +45,11 @@ mod report;
 mod simulation;
 mod summary;
 mod time;
+mod warm_start;
 
 pub use changes::{Change, ChangeCounts, ChangedIdentity, Changes, Presence, RuleChange};
 pub use input::Format;
 pub use report::ReportLabels;
 pub use simulation::{Options, Progress, Simulation, SimulationError};
 pub use summary::{Counts, DeniedIdentity, Summary};
+pub use warm_start::{CounterTrace, RecordedDecision, StartCharge};

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::sync::mpsc;
 
 use fluxgate_core::json::JsonWriter;
-use fluxgate_core::{Decision, OnMissingRuleSet, RuleSets, Settled, Timestamp};
+use fluxgate_core::{Decision, OnMissingRuleSet, RequestContext, RuleSets, Settled, Timestamp};
 
 use crate::changes::{Changes, OldRules};
 use crate::event::{Event, EventKind, RecordedRequest, RecordedSettlement};
@@ -13,6 +13,7 @@ use crate::input::{self, Block, BlockReader, Format};
 use crate::replay::Replay;
 use crate::report::{Report, ReportLabels};
 use crate::summary::Summary;
+use crate::warm_start::StartCharge;
 
 const OUTPUT_BUFFER: usize = 256 * 1024;
 
@@ -127,6 +128,45 @@ impl Simulation {
         self
     }
 
+    /// Starts from counters that `rules` have charged, as if the rules of this simulation replaced
+    /// them at the start: a counter is carried over as a store does when rules change. So do the old
+    /// rules, if the rules are compared with any. No request must have been decided yet.
+    pub fn starting_from(self, rules: &RuleSets, charges: &[StartCharge]) -> Self {
+        let limiters = [
+            Some(&self.replay.limiter),
+            self.old.as_ref().map(|old| &old.replay.limiter),
+        ];
+        for limiter in limiters.into_iter().flatten() {
+            let own = limiter.swap_rules(rules.clone());
+            for charge in charges {
+                charge.apply(limiter);
+            }
+            limiter.swap_rules(RuleSets::clone(&own));
+        }
+        self
+    }
+
+    /// Decides a request that is not a line of an input.
+    ///
+    /// # Errors
+    /// If more rules would be applied than [`Options::max_applied`].
+    pub fn decide_request(
+        &mut self,
+        rule_set: &str,
+        context: RequestContext<'_>,
+        at: Timestamp,
+    ) -> Result<Decision, SimulationError> {
+        self.lines += 1;
+        self.check_bound()?;
+        let request = RecordedRequest {
+            rule_set: Some(rule_set.into()),
+            context,
+            hold: None,
+        };
+        self.decide(&request, at)
+            .map_err(|reason| self.bad_line(&reason))
+    }
+
     /// Decides every line of the input and writes one decision a line to the output.
     ///
     /// A decision is written before the next line is waited for. `progress` is
@@ -225,12 +265,7 @@ impl Simulation {
         event: &Result<Event<'_>, String>,
         output: &mut impl Write,
     ) -> Result<(), SimulationError> {
-        if self.applied >= self.max_applied {
-            return Err(SimulationError::TooMuch {
-                line: self.lines,
-                max: self.max_applied,
-            });
-        }
+        self.check_bound()?;
         let decided = match event {
             Ok(event) => self.run_event(event),
             Err(reason) => Err(Cow::Borrowed(reason.as_str())),
@@ -243,10 +278,24 @@ impl Simulation {
                 self.skipped += 1;
                 Ok(())
             }
-            Err(reason) => Err(SimulationError::BadLine {
-                line: self.lines,
-                reason: printable(&reason),
-            }),
+            Err(reason) => Err(self.bad_line(&reason)),
+        }
+    }
+
+    fn check_bound(&self) -> Result<(), SimulationError> {
+        if self.applied < self.max_applied {
+            return Ok(());
+        }
+        Err(SimulationError::TooMuch {
+            line: self.lines,
+            max: self.max_applied,
+        })
+    }
+
+    fn bad_line(&self, reason: &str) -> SimulationError {
+        SimulationError::BadLine {
+            line: self.lines,
+            reason: printable(reason),
         }
     }
 
@@ -259,7 +308,7 @@ impl Simulation {
             at = self.latest;
         }
         match &event.kind {
-            EventKind::Request(request) => self.decide(request, at),
+            EventKind::Request(request) => self.decide(request, at).map(drop),
             EventKind::Settlement(settlement) => {
                 self.settle(settlement, at);
                 Ok(())
@@ -276,11 +325,12 @@ impl Simulation {
         write_settled(&mut self.line, at, settled);
     }
 
+    /// Decides a request. The decision is left in `self.line`, too.
     fn decide(
         &mut self,
         request: &RecordedRequest<'_>,
         at: Timestamp,
-    ) -> Result<(), Cow<'static, str>> {
+    ) -> Result<Decision, Cow<'static, str>> {
         let hold = request.hold.as_deref();
         if let Some(name) = hold.filter(|name| self.replay.is_held(name, at)) {
             return Err(format!("there is a hold `{name}` that has not ended").into());
@@ -325,7 +375,7 @@ impl Simulation {
         self.replay.record_hold(hold, &decision);
         self.line.clear();
         write_decision(&mut self.line, at, &decision);
-        Ok(())
+        Ok(decision)
     }
 
     /// Returns the summary of all requests so far, if the options ask for one.

@@ -8,6 +8,7 @@
 mod filter;
 mod handle;
 mod pseudonyms;
+mod sealed;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -25,6 +26,7 @@ pub(crate) use pseudonyms::Pseudonyms;
 
 use crate::config::{Config, Secret};
 use handle::{HandleKeys, derived_key};
+use sealed::SealKey;
 
 /// How often the secret on the server is read again, and restored if the server has lost it.
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -51,7 +53,20 @@ pub(crate) struct Identities {
 struct SecretKeys {
     /// `None` before the secret is known.
     handles: Option<HandleKeys>,
+    /// `None` before the secret is known.
+    seal: Option<SealKey>,
     pseudonyms: Pseudonyms,
+}
+
+impl SecretKeys {
+    /// Derives all of them from a secret that is known.
+    fn derive(secret: &[u8]) -> Self {
+        Self {
+            handles: Some(HandleKeys::derive(secret)),
+            seal: Some(SealKey::derive(secret)),
+            pseudonyms: pseudonyms_of(secret),
+        }
+    }
 }
 
 impl Identities {
@@ -63,11 +78,19 @@ impl Identities {
     ) -> Self {
         let random = random_secret();
         let shared = secret.map(Secret::as_bytes);
-        // State in memory ends with the process, and so do handles of it, which contain identities
-        // in the clear.
-        let handles = match &redis {
-            Some(_) => shared.map(HandleKeys::derive),
-            None => Some(HandleKeys::derive(&random)),
+        let keys = match (&redis, shared) {
+            // State in memory ends with the process, and so do handles of it, which contain
+            // identities in the clear.
+            (None, _) => SecretKeys {
+                pseudonyms: pseudonyms_of(shared.unwrap_or(&random)),
+                ..SecretKeys::derive(&random)
+            },
+            (Some(_), Some(shared)) => SecretKeys::derive(shared),
+            (Some(_), None) => SecretKeys {
+                handles: None,
+                seal: None,
+                pseudonyms: pseudonyms_of(&random),
+            },
         };
         Self {
             redis,
@@ -75,10 +98,7 @@ impl Identities {
             hides: config.keys.hash_keys == HashKeys::All,
             ipv6_prefix: config.keys.ipv6_prefix,
             has_secret_file: shared.is_some(),
-            keys: RwLock::new(Arc::new(SecretKeys {
-                handles,
-                pseudonyms: pseudonyms_of(shared.unwrap_or(&random)),
-            })),
+            keys: RwLock::new(Arc::new(keys)),
         }
     }
 
@@ -92,10 +112,7 @@ impl Identities {
             hides: false,
             ipv6_prefix: 64,
             has_secret_file: false,
-            keys: RwLock::new(Arc::new(SecretKeys {
-                handles: Some(HandleKeys::derive(&random)),
-                pseudonyms: pseudonyms_of(&random),
-            })),
+            keys: RwLock::new(Arc::new(SecretKeys::derive(&random))),
         }
     }
 
@@ -111,10 +128,8 @@ impl Identities {
             if let Ok(secret) = store.deployment_secret(known.as_ref()).await
                 && known.as_ref() != Some(&secret)
             {
-                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(SecretKeys {
-                    handles: Some(HandleKeys::derive(secret.as_bytes())),
-                    pseudonyms: pseudonyms_of(secret.as_bytes()),
-                });
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) =
+                    Arc::new(SecretKeys::derive(secret.as_bytes()));
                 known = Some(secret);
             }
             let wait = match known {
@@ -149,6 +164,17 @@ impl Identities {
         let keys = self.keys();
         let keys = keys.handles.as_ref().ok_or(HandleError::NotReady)?;
         keys.open(handle)
+    }
+
+    /// Encrypts what instances share of requests, so that the store keeps no identities in the clear.
+    /// `about` is not encrypted, but cannot be exchanged. `None` before the secret is known.
+    pub(crate) fn seal(&self, content: Vec<u8>, about: &[u8]) -> Option<Vec<u8>> {
+        self.keys().seal.as_ref()?.seal(content, about)
+    }
+
+    /// Decrypts what an instance of this deployment has encrypted.
+    pub(crate) fn unseal(&self, sealed: &[u8], about: &[u8]) -> Option<Vec<u8>> {
+        self.keys().seal.as_ref()?.open(sealed, about)
     }
 
     /// Returns an identity as logs name it: in the clear, or as pseudonyms of its parts.
@@ -361,6 +387,7 @@ mod tests {
         let names = Identities {
             keys: RwLock::new(Arc::new(SecretKeys {
                 handles: None,
+                seal: None,
                 pseudonyms: pseudonyms_of(b""),
             })),
             ..Identities::in_memory()

@@ -19,6 +19,7 @@ mod hold_span;
 mod identities;
 mod instances;
 mod live;
+mod recording;
 mod reload;
 mod resp;
 mod serve;

@@ -27,6 +27,7 @@ use crate::grpc;
 use crate::history::{History, HistorySources};
 use crate::identities::Identities;
 use crate::instances::Instances;
+use crate::recording;
 use crate::reload::{ConfigFile, RuleReloader, rule_source};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, ProxyProtocol, listen};
@@ -178,6 +179,16 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
                 ..
             } = &*counting;
             counting.usage.run(engine, instances, closing).await;
+        });
+        let sharing = Arc::clone(&api);
+        tokio::spawn(async move {
+            let ApiState {
+                engine,
+                instances,
+                closing,
+                ..
+            } = &*sharing;
+            recording::share_when_wanted(engine, instances, closing).await;
         });
         let counted = Arc::clone(&api);
         let alive = Arc::clone(&api);

@@ -54,7 +54,7 @@ use live::LiveReader;
 use metrics::{Metrics, lock, render_metrics, reported_rule};
 use open_holds::OpenHolds;
 use otlp::SpanQueue;
-use recent::EncodedRequests;
+use recent::{EncodedRequests, encoded_at};
 use sampler::Sampler;
 use store_outage::{StoreOutage, comes_from_store};
 use top::{CountedRequest, MAX_IDENTITY, TopSum};
@@ -522,6 +522,18 @@ impl Telemetry {
         recent.sort_by_key(|request| request.at);
         recent.drain(..recent.len().saturating_sub(most));
         recent
+    }
+
+    /// Returns the last recorded requests as they are encoded, the oldest first.
+    pub(crate) fn recent_encoded(&self, most: usize) -> Vec<Vec<u8>> {
+        let most = most.min(MAX_RECENT);
+        let shards = self.metrics.shards.all();
+        let recordings = shards.iter().map(|shard| lock(&shard.recent).copy(most));
+        let recordings: Vec<_> = recordings.collect();
+        let mut recent: Vec<_> = recordings.iter().flat_map(EncodedRequests::each).collect();
+        recent.sort_by_key(|request| encoded_at(request));
+        let skipped = recent.len().saturating_sub(most);
+        recent[skipped..].iter().map(|it| it.to_vec()).collect()
     }
 
     /// Returns the heaviest identities of the window, which is at most a minute.

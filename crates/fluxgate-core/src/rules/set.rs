@@ -294,7 +294,7 @@ impl RuleSet {
     }
 
     /// Returns the ids of the disabled rules.
-    pub(crate) fn disabled(&self) -> impl Iterator<Item = &str> {
+    pub fn disabled(&self) -> impl Iterator<Item = &str> {
         let disabled = self.written.iter().filter(|rule| !rule.enabled);
         disabled.filter_map(|rule| rule.id.as_deref())
     }

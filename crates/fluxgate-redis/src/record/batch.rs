@@ -333,6 +333,7 @@ pub(super) fn audit_call(keys: &RecordKeys, keep: Duration, entry: &str) -> Call
             entry.to_owned(),
         ],
         indexed: None,
+        decisions: 0,
     }
 }
 

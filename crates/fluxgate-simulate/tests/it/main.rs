@@ -13,3 +13,4 @@ mod random;
 mod rules;
 mod summary;
 mod support;
+mod warm_start;

@@ -169,7 +169,7 @@ fn parts_of(request: &RecentRequest) -> (Vec<KeyPart>, Vec<Cow<'_, str>>) {
 }
 
 /// Returns the context of a recorded request.
-fn context_of(request: &RecentRequest) -> RequestContext<'_> {
+pub(super) fn context_of(request: &RecentRequest) -> RequestContext<'_> {
     let pairs = |pairs: &'_ [(String, String)]| -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         let pairs = pairs.iter();
         pairs

@@ -1,28 +1,30 @@
 //! `POST /v1/simulate`: what rules would decide, without touching the store.
 
+mod answer;
+mod recorded;
+
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
+use fluxgate_core::RuleSets;
 use fluxgate_core::json::Text;
 use fluxgate_core::rules::RuleOptions;
-use fluxgate_core::{RuleSets, RulesError};
 use fluxgate_http::Problem;
-use fluxgate_simulate::{Change, Changes, Options, Simulation, SimulationError, Summary};
+use fluxgate_simulate::{Options, Simulation, SimulationError};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::body;
 use super::response::{ApiResult, json_response};
 use super::state::SharedState;
-use super::validate::read_rules;
 use crate::admin::Role;
 use crate::engine::EngineError;
+use answer::{MAX_APPLIED, changes_json, summary_json, valid_rules};
 
 const MAX_EVENTS: usize = 10_000;
 /// Events with long texts come near it.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// How many rules are applied to events in all: 20 to each, if there are as many as allowed.
-/// Each counter takes memory until the end.
-const MAX_APPLIED: u64 = 200_000;
 const MAX_WARNINGS: usize = 20;
 
 #[derive(Deserialize)]
@@ -35,6 +37,12 @@ struct SimulateRequest<'a> {
     events: Option<Vec<&'a RawValue>>,
     #[serde(default)]
     lenient: bool,
+    /// Whether to decide the recorded requests of all instances.
+    #[serde(default)]
+    recent: bool,
+    /// Whether to start from the counters as they stood when the recording began.
+    #[serde(default)]
+    from_state: bool,
 }
 
 /// Decides events by rules in the body, or by the active ones.
@@ -44,8 +52,47 @@ pub(super) async fn simulate(State(api): SharedState, request: Request) -> ApiRe
     let body = body::read_up_to(MAX_BYTES, &head.headers, body).await?;
     let active = api.engine.rules().ok_or(EngineError::NotReady)?;
     let rule_options = api.admin.options;
-    let work = move || run(body::parse(&body)?, &active, rule_options);
-    Ok(json_response(api.read_pool.run(work).await?))
+    let rules = Arc::clone(&active);
+    let work = move || {
+        let request: SimulateRequest<'_> = body::parse(&body)?;
+        if request.recent {
+            return Ok(Work::Trial(request.into_trial(rule_options)?));
+        }
+        if request.from_state {
+            return Err(Problem::bad_request("`from_state` needs `recent`"));
+        }
+        run(request, &rules, rule_options).map(Work::Done)
+    };
+    let json = match api.read_pool.run(work).await? {
+        Work::Done(json) => json,
+        Work::Trial(trial) => recorded::run(&api, active, trial).await?,
+    };
+    Ok(json_response(json))
+}
+
+/// What is left to do once a request has been read.
+enum Work {
+    /// Nothing: this is the answer.
+    Done(String),
+    /// To try rules on the recorded requests.
+    Trial(recorded::RecordedTrial),
+}
+
+impl SimulateRequest<'_> {
+    /// Returns what to try on the recorded requests.
+    fn into_trial(self, rule_options: RuleOptions) -> Result<recorded::RecordedTrial, Problem> {
+        if self.events.is_some() {
+            return Err(Problem::bad_request(
+                "expected `events` or `recent`, found both",
+            ));
+        }
+        Ok(recorded::RecordedTrial {
+            rules: self.rules.map(|Text(text)| text.into_owned()),
+            rule_set: self.rule_set,
+            from_state: self.from_state,
+            rule_options,
+        })
+    }
 }
 
 fn run(
@@ -70,10 +117,7 @@ fn run(
     };
     let mut simulation = match request.rules {
         Some(Text(text)) => {
-            let rules = read_rules(&text, rule_options).map_err(|RulesError(faults)| {
-                Problem::bad_request("the rules are invalid").with_faults(faults)
-            });
-            let (_, rules) = rules?;
+            let rules = valid_rules(&text, rule_options)?;
             Simulation::new(rules, options).against(active.clone())
         }
         None => Simulation::new(active.clone(), options),
@@ -121,55 +165,4 @@ fn run(
         "],\"summary\":{summary},\"changes\":{changes},\"skipped\":{skipped},\"warnings\":{warnings}}}"
     ));
     Ok(answer)
-}
-
-fn summary_json(summary: &Summary) -> Value {
-    let total = summary.total();
-    let rules = summary.rules().map(|(name, counts)| {
-        let (rule_set, rule) = name.rsplit_once('/').unwrap_or(("", name));
-        json!({
-            "rule_set": rule_set,
-            "rule": rule,
-            "requests": counts.requests,
-            "allowed": counts.allowed(),
-            "denied": counts.denied,
-            "shadow_denied": counts.shadow_denied,
-        })
-    });
-    json!({
-        "total": {
-            "requests": total.requests,
-            "allowed": total.allowed(),
-            "denied": total.denied,
-            "shadow_denied": total.shadow_denied,
-        },
-        "rules": rules.collect::<Vec<_>>(),
-    })
-}
-
-fn changes_json(changes: &Changes) -> Value {
-    let mut identities = Vec::new();
-    for (change, name) in [
-        (Change::NewlyDenied, "newly_denied"),
-        (Change::NewlyAdmitted, "newly_allowed"),
-    ] {
-        for changed in changes.identities(change) {
-            let (rule_set, rule) = changed.rule.rsplit_once('/').unwrap_or(("", changed.rule));
-            let mut identity = json!({
-                "rule_set": rule_set,
-                "rule": rule,
-                "identity": changed.identity,
-                "newly_denied": 0,
-                "newly_allowed": 0,
-            });
-            identity[name] = changed.requests.into();
-            identities.push(identity);
-        }
-    }
-    let total = changes.total();
-    json!({
-        "newly_denied": total.newly_denied,
-        "newly_allowed": total.newly_admitted,
-        "identities": identities,
-    })
 }

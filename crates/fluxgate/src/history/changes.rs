@@ -99,6 +99,19 @@ impl History {
         Ok(())
     }
 
+    /// Returns when a rule set, or any, changed last within a range of time in milliseconds.
+    pub(crate) async fn last_change(
+        self: &Arc<Self>,
+        rule_set: Option<String>,
+        from: u64,
+        to: u64,
+    ) -> Option<u64> {
+        let this = Arc::clone(self);
+        let changes = async move { this.changes(rule_set.as_deref(), from, to).await };
+        let changes = self.runtime.spawn(changes).await.ok()?.ok()?;
+        changes.iter().map(|change| change.at_ms).max()
+    }
+
     /// Returns the changes of a range of time in milliseconds, the oldest first.
     pub(super) async fn changes(
         &self,

@@ -145,14 +145,31 @@ pub(super) struct EncodedRequests {
 impl EncodedRequests {
     /// Reads the requests.
     pub(super) fn requests(&self) -> Vec<RecentRequest> {
+        self.each().filter_map(RecentRequest::decode).collect()
+    }
+
+    /// Returns each request as it is encoded.
+    pub(super) fn each(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.bytes[..];
-        let requests = self.sizes.iter().filter_map(|size| {
+        self.sizes.iter().filter_map(move |size| {
             let (request, behind) = rest.split_at_checked(*size as usize)?;
             rest = behind;
-            RequestDecoder(request).request()
-        });
-        requests.collect()
+            Some(request)
+        })
     }
+}
+
+impl RecentRequest {
+    /// Reads a request as it is encoded.
+    pub(crate) fn decode(encoded: &[u8]) -> Option<Self> {
+        RequestDecoder(encoded).request()
+    }
+}
+
+/// Returns when an encoded request was decided, in microseconds since 1970.
+pub(super) fn encoded_at(encoded: &[u8]) -> u64 {
+    let at = encoded.first_chunk().copied();
+    at.map_or(0, u64::from_le_bytes)
 }
 
 /// Reads a request.

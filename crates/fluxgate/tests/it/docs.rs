@@ -23,7 +23,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 48] = [
+const KINDS: [(&str, &str); 49] = [
     ("console", "docs::session::"),
     ("go", "docs::clients::"),
     ("java", "docs::clients::"),

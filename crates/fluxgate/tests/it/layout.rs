@@ -34,7 +34,7 @@ const LAYERS: [(&str, &str); 10] = [
     ("fluxgate-tower", "remote rate_limit"),
     (
         "fluxgate-simulate",
-        "time event combined input summary replay changes report simulation fuzzing",
+        "time event combined input summary replay warm_start changes report simulation fuzzing",
     ),
     (
         "fluxgate-import",
@@ -54,7 +54,7 @@ const LAYERS: [(&str, &str); 10] = [
     ),
     (
         "fluxgate",
-        "watch hold_span config failure identities telemetry engine events reload serve admin console live instances usage history api grpc resp server \
+        "watch hold_span config failure identities telemetry engine events reload serve admin console live instances recording usage history api grpc resp server \
          cli fuzzing",
     ),
 ];

@@ -9,10 +9,13 @@ use serde_json::{Map, Value, json};
 
 use crate::admin::Role;
 use crate::api::explain::{action_name, mode_name};
-use crate::api::response::{ApiResult, json_response};
+use crate::api::response::{ApiResult, compressed_json, json_response};
 use crate::api::state::SharedState;
 use crate::engine::EngineError;
 use crate::reload::to_json;
+
+/// How many ends of overrides are listed of a rule.
+const MAX_ENDS: usize = 20;
 
 /// Returns the rule sets, with their enabled rules in the order of evaluation, and where
 /// they come from.
@@ -29,7 +32,7 @@ pub(super) async fn list(State(api): SharedState, head: Parts) -> ApiResult {
         .collect();
     let source = api.admin.reloader.source.kind();
     let list = json!({ "source": source, "rule_sets": sets });
-    Ok(json_response(list.to_string()))
+    Ok(compressed_json(&head.headers, list.to_string()))
 }
 
 fn set_json(set: &RuleSet, shows_match: bool) -> Value {
@@ -38,14 +41,25 @@ fn set_json(set: &RuleSet, shows_match: bool) -> Value {
         .rules()
         .iter()
         .map(|rule| {
+            let fields = set.written_fields(rule.id());
             let mut json = rule_json(set, rule);
+            add_written(&mut json, rule, &fields);
             if shows_match {
-                json["match"] = match_json(set, rule);
+                json["match"] = match_json(&fields);
             }
             json
         })
         .collect();
-    json!({ "name": set.name(), "on_error": on_error, "rules": rules })
+    let mut json = json!({ "name": set.name(), "on_error": on_error, "rules": rules });
+    let disabled = set.disabled().map(|id| {
+        let fields = set.written_fields(id);
+        json!({ "id": id, "name": value_of(&fields, "name") })
+    });
+    let disabled: Vec<_> = disabled.collect();
+    if !disabled.is_empty() {
+        json["disabled"] = disabled.into();
+    }
+    json
 }
 
 fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
@@ -80,17 +94,42 @@ fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
     json
 }
 
+/// Adds what else a rule does that is not the default. Identities are only counted.
+fn add_written(json: &mut Value, rule: &ActiveRule, fields: &[(String, String)]) {
+    for name in ["cost", "charge", "on_missing_key"] {
+        if let Some(value) = value_of(fields, name) {
+            json[name] = value;
+        }
+    }
+    if let Some(wait) = rule.max_wait() {
+        json["max_wait_ms"] = wait.ceil_millis().into();
+    }
+    if rule.bands().iter().any(|band| band.limit().rate().shape()) {
+        json["shape"] = true.into();
+    }
+    let overrides = value_of(fields, "overrides");
+    if let Some(overrides) = overrides.as_ref().and_then(Value::as_array) {
+        let ends = overrides.iter().filter_map(|it| it["until"].as_str());
+        let ends: Vec<_> = ends.take(MAX_ENDS).collect();
+        json["overrides"] = json!({ "count": overrides.len(), "until": ends });
+    }
+}
+
+/// Returns the value of a written field as JSON.
+fn value_of(fields: &[(String, String)], name: &str) -> Option<Value> {
+    let (_, text) = fields.iter().find(|(known, _)| known == name)?;
+    // What we write as YAML can be read.
+    let node = Node::parse(text).ok()?;
+    serde_json::from_str(&to_json(&node)).ok()
+}
+
 /// Returns the conditions of a rule as they are written; null if it has none.
-fn match_json(set: &RuleSet, rule: &ActiveRule) -> Value {
+fn match_json(fields: &[(String, String)]) -> Value {
     let mut conditions = Map::new();
-    for (name, text) in set.written_fields(rule.id()) {
-        if let Some(name) = name.strip_prefix("match.") {
-            // What we write as YAML can be read.
-            let value = Node::parse(&text)
-                .map(|node| to_json(&node))
-                .ok()
-                .and_then(|text| serde_json::from_str(&text).ok());
-            conditions.insert(name.to_owned(), value.unwrap_or(Value::Null));
+    for (name, _) in fields {
+        if let Some(condition) = name.strip_prefix("match.") {
+            let value = value_of(fields, name).unwrap_or_default();
+            conditions.insert(condition.to_owned(), value);
         }
     }
     if conditions.is_empty() {

@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use fluxgate_testkit::ports;
+
 use super::*;
 use crate::service::telemetry::Metrics;
 
@@ -132,12 +134,12 @@ fn retries_stay_within_their_budget() {
 
 #[test]
 fn what_was_not_sent_goes_to_another_upstream_within_the_attempts() {
-    let dead = fluxgate_testkit::ports(2);
+    let dead = [ports::free(), ports::free()];
     let up = Upstream::with_body("up");
     let route = format!(
-        "{{ id: all, retry: {{ attempts: 3, on: [connect], budget: 100% }}, upstreams: [\"http://127.0.0.1:{}\", \"http://127.0.0.1:{}\", \"{}\"] }}",
-        dead[0],
-        dead[1],
+        "{{ id: all, retry: {{ attempts: 3, on: [connect], budget: 100% }}, upstreams: [\"http://{}\", \"http://{}\", \"{}\"] }}",
+        dead[0].addr(),
+        dead[1].addr(),
         up.url()
     );
     let service = start(&[route], "");

@@ -96,7 +96,7 @@ fn a_limit_on_a_path_applies_to_every_spelling() {
 }
 
 #[test]
-fn a_limit_on_a_path_applies_to_every_spelling_over_http2() {
+fn a_limit_on_a_path_applies_to_every_spelling_before_http2_upstreams() {
     let upstream = Http2Upstream::start();
     let config = config(&[upstream.address()], "main", "").replace("http:", "h2c:");
     let service = limited_by(&config, "", PATH_RULE);

@@ -208,7 +208,7 @@ fn the_active_rules_are_listed_without_identities() {
         json!({
             "id": "bucket", "name": null, "mode": "enforce", "priority": 100, "key": ["ip"],
             "algorithm": "token_bucket", "group": null, "rollout": null, "on_exceed": "wait",
-            "lease": null, "notify": [], "match": { "path": ["/bucket"] },
+            "lease": null, "notify": [], "match": { "path": ["/bucket"] }, "max_wait_ms": 5000,
             "bands": [{ "id": "b0", "capacity": 5, "window_ms": 3_600_000, "refill": 2, "period_ms": 60_000 }],
         })
     );

@@ -1,5 +1,7 @@
 //! Recorded requests, and what rules would decide about them.
 
+mod fleet;
+
 use serde_json::{Value, json};
 
 use super::Service;

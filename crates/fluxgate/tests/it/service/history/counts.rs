@@ -68,7 +68,11 @@ fn each_decision_counts_once_however_many_rules_took_part() {
         found.sort();
         // The shadow rule denied one of the allowed requests.
         let sum: u64 = found.iter().map(|(_, sum)| sum).sum();
-        assert_eq!(sum, expected.iter().map(|(_, sum)| sum).sum(), "{found:?}");
+        assert_eq!(
+            sum,
+            expected.iter().map(|(_, sum)| sum).sum::<u64>(),
+            "{found:?}"
+        );
         for (outcome, sum) in expected {
             if outcome != "allowed" {
                 assert!(found.contains(&(outcome.to_owned(), sum)), "{found:?}");
