@@ -29,9 +29,13 @@ import { setDate } from "./clock.js";
  *   group: string | null, rollout: string | null, algorithm: string, bands: Band[],
  *   action?: "deny" | "allow", status?: number,
  *   lease: {share: string, for_ms: number} | null, on_exceed: string,
- *   max_wait_ms?: number | null, match?: Record<string, any> | null,
+ *   max_wait_ms?: number | null, match?: Record<string, any> | null, cost?: number | string,
+ *   charge?: string, notify?: string[], on_missing_key?: string, shape?: boolean,
+ *   overrides?: {count: number, until: string[]},
  * }} Rule */
-/** @typedef {{name: string, on_error: string, rules: Rule[]}} RuleSet */
+/** @typedef {{
+ *   name: string, on_error: string, rules: Rule[], disabled?: {id: string, name: string | null}[],
+ * }} RuleSet */
 
 /** @typedef {{
  *   rule_set: string | null, rule: string | null, rule_id?: string, identity: string,

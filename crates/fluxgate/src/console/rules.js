@@ -2,17 +2,22 @@
 
 import { get } from "./api.js";
 import {
-  badge, button, card, disclosure, empty, loaded, pageHead, problemNotice,
+  badge, button, card, disclosure, empty, pageHead, reloading, showProblem, timeTag,
 } from "./components.js";
 import { h, replace } from "./dom.js";
-import { ago, link, time } from "./format.js";
+import { ago, link } from "./format.js";
+import { refresh, watch } from "./polling.js";
 import { codeBlock, diffBlock } from "./rules/code.js";
-import { keyOf, ruleList } from "./rules/list.js";
+import { ruleList } from "./rules/list.js";
+import { pressureFeed } from "./rules/pressure.js";
 import { ALL, drafts, NEW, pathOf, readText } from "./rules/store.js";
 import { workbench } from "./rules/workbench.js";
 
-/** @import { RuleSet, LiveEvent } from "./api.js" */
+/** @import { RuleSet } from "./api.js" */
 /** @import { Context } from "./main.js" */
+
+/** A change made elsewhere is also seen by the revision of the live events. */
+const EVERY_MS = 10_000;
 
 const SAVED = "Change them there: the service reads them again when";
 const SOURCES = {
@@ -37,11 +42,11 @@ export function view(context) {
     const open = async () => workbench(context, name, (await readSets()).map((each) => each.name));
     const past = name !== ALL && name !== NEW
       && h("a.button", { href: link("rules", { view: "history", set: name }) }, "History");
-    return subpage(title, text, past, loaded(open()));
+    return subpage(title, text, past, reloading(context, open, { followsRules: false }).element);
   }
   if (page === "history" && set && session.writable) {
     const edit = h("a.button", { href: link("rules", { view: "edit", set }) }, "Open the editor");
-    return subpage(`History of ${set}`, [], edit, loaded(history(context, set)));
+    return subpage(`History of ${set}`, [], edit, reloading(context, () => history(context, set)).element);
   }
   return listPage(context);
 }
@@ -55,32 +60,28 @@ function subpage(title, text, action, body) {
 
 /** @param {Context} context */
 function listPage(context) {
-  const { session, params, live, signal } = context;
+  const { session, live, signal } = context;
+  const problem = h("div");
+  const trouble = h("div");
   const place = h("div", h("p.quiet", "Loading…"));
-  let update = (/** @type {LiveEvent | null} */ _event) => {};
-
-  /** @param {string | null | undefined} focus the rule to move to */
-  async function load(focus) {
-    try {
-      const list = ruleList(context, await readSets(), () =>
-        load(document.activeElement?.closest("[data-rule]")?.getAttribute("data-rule")));
-      replace(place, list.element);
-      update = list.update;
-      update(live.latest);
-      if (!focus) return;
-      const [set] = JSON.parse(focus);
-      /** @type {HTMLElement | null} */
-      const rule = place.querySelector(`[data-rule=${CSS.escape(focus)}]`);
-      (rule ?? place.querySelector(`[data-set=${CSS.escape(set)}]`))?.scrollIntoView();
-      rule?.focus({ preventScroll: true });
-    } catch (error) {
-      replace(place, problemNotice(error));
-    }
+  let shown = "";
+  const reload = async () => show(await readSets());
+  const feed = pressureFeed(context, () => list.updatePressure(), (error) => showProblem(trouble, error));
+  const list = ruleList(context, feed, reload);
+  /** @param {RuleSet[]} sets */
+  function show(sets) {
+    const next = JSON.stringify(sets);
+    if (next === shown) return;
+    if (shown === "") replace(place, list.element);
+    shown = next;
+    list.show(sets);
   }
 
-  live.subscribe(signal, (event) => update(event));
-  const set = params.get("set");
-  load(set && keyOf(set, params.get("rule") ?? ""));
+  watch(signal, "/v1/rule_sets", EVERY_MS, ({ rule_sets: sets }) => show(sets), (error) => {
+    showProblem(problem, error);
+    if (error && shown === "") replace(place);
+  });
+  live.onRules(signal, () => refresh("/v1/rule_sets"));
   /** @param {string} view @param {string} text */
   const action = (view, text) => h("a.button.primary", { href: `#/rules?view=${view}` }, text);
   return { element: h("div.stack",
@@ -88,7 +89,7 @@ function listPage(context) {
       [SOURCES[session.source], !session.writable && " You can edit and try a draft here."],
       session.writable && session.role === "admin" && action("new", "New rule set"),
       !session.writable && action("edit", drafts.has(ALL) ? "Continue editing" : "Edit and try")),
-    place) };
+    problem, trouble, place) };
 }
 
 /** @returns {Promise<RuleSet[]>} */
@@ -125,7 +126,7 @@ async function history(context, set) {
     const canRestore = context.session.role === "admin" && text !== null && index > 0;
     return h("li.change",
       h("div.row",
-        h("h3", h("time", { datetime: new Date(at).toISOString() }, time(at))),
+        h("h3", timeTag(at)),
         h("span.quiet", ago(at)), index === 0 && badge("active", "good")),
       h("p", h("strong", who), ` · ${what}`, diff && ` · ${diff.words}`),
       h("div.actions",

@@ -45,18 +45,29 @@ browserTest("lists the rules in words, with their pressure and their YAML", {}, 
   await open(page, service, "#/rules", "Rules");
   await page.shows("Rules come from the config file.");
   await page.find("heading", "api");
-  await page.shows("4 active rules. If the store fails, this instance decides by itself.");
-  await page.shows("10 per hour and 100 per day for each user on /api/**.");
+  await page.shows("4 active rules. If the store fails, each instance decides by itself.");
+  await page.shows("10 requests per hour and 100 per day for each user on /api/**.");
   await (await item(page, "login")).shows("enforced sliding log");
   await (await item(page, "everything")).shows("shadow fixed window");
   const rule = await item(page, "Each user on the API");
-  await rule.shows("No data for the last second");
+  await rule.shows("0/s");
+  await rule.shows("No identity has used it within the last hour.");
   await service.check(ANN, 10);
-  // The number is that of a second, so there are denials until it is seen.
+  // The number is an average of seconds, so there are denials until it is seen.
   await until("denials are shown", async () => {
     await service.check(ANN);
-    return /100% used · [1-9]\d*\/s denied/.test(await rule.text());
+    return /[1-9][\d.]*\/s .*denied [1-9]\d* requests? denied today 1 identity is at its limit: user=ann\./.test(await rule.text());
   });
+  // It is charged, but never reported.
+  const everything = await item(page, "everything");
+  await until("what is charged is shown", async () => {
+    await service.check(ANN);
+    return /[1-9][\d.]*\/s .*0 requests denied today All requests together have used [1-9]/.test(await everything.text());
+  });
+  await (await page.find("link", "user=ann", rule)).click();
+  await page.find("heading", "Identities");
+  await page.evaluate(() => history.back());
+  await page.find("heading", "Rules");
   await page.click("button", "YAML of api/per-user");
   const yaml = await page.find("region", "api/per-user in YAML");
   await yaml.shows("- id: per-user");
@@ -77,8 +88,10 @@ browserTest("shows why rules or their text cannot be read", {}, async (page, ser
   await open(page, service, "#/rules", "Rules");
   await page.says("alert", "503 no rules yet");
   stop();
+  // It comes back by itself.
+  await page.find("heading", "api");
+  await page.gone("alert");
   await page.fail("GET", "/v1/rules_text", 500, "it cannot be written");
-  await page.reload();
   await page.click("button", "YAML of api/login");
   await page.says("alert", "500 it cannot be written");
   await page.click("link", "Edit and try");
@@ -159,8 +172,9 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   await page.click("button", "Try it");
   await page.shows("4 newly denied 0 newly allowed of 9 requests");
   const totals = await page.find("table", "Totals before and after");
-  await totals.shows("Requests 9 9 Allowed 9 5 Denied 0 4 Shadow-denied 0 0 Delayed 0 0");
-  await (await page.find("table", "Denied by rule")).shows("api/per-user 0 of 9 4 of 9");
+  await totals.shows("Outcome Recorded Active rules This text");
+  await totals.shows("Requests 9 9 9 Allowed 9 (100%) 9 (100%) 5 (56%) Denied 0 0 4 (44%) Shadow-denied 0 0 0 Delayed – 0 0");
+  await (await page.find("table", "Denied by rule")).shows("api/per-user 0 0 of 9 4 of 9");
 
   // It is applied.
   await page.click("button", "Apply…");
@@ -239,12 +253,11 @@ browserTest("shows why a text was not applied, and keeps it", { stored: true }, 
   assert.equal((await stored(service)).rules[0].bands[0].capacity, 8);
 
   const stopCheck = await page.fail("POST", "/v1/validate", 503, "too busy");
+  await page.click("button", "Try it");
+  await page.says("status", /^No request has been recorded yet/);
   await page.fail("POST", "/v1/simulate", 503, "no room to simulate");
   await change(field, "capacity: 8", "capacity: 9");
   await page.says("status", "Not checked. too busy");
-  await page.click("button", "Try it");
-  await page.says("status", /^No request has been recorded yet/);
-  await service.check(ANN);
   await page.click("button", "Try it");
   await page.says("alert", "503 no room to simulate");
   stopCheck();
@@ -274,7 +287,7 @@ browserTest("a text is tried on a log file", { stored: true, record: false }, as
   await field.fill("rules:\n  - { id: q, scope: global, algorithm: leaky_bucket, shape: true, bands: [{ capacity: 10, window: 10s }] }\n");
   await file.choose(service.write("log.ndjson", lines.join("\n")));
   await page.click("button", "Try it");
-  await (await page.find("table", "Totals before and after")).shows("Delayed 0 5");
+  await (await page.find("table", "Totals before and after")).shows("Delayed 0 5 (83%)");
   await file.choose(service.write("other.log", "what is this\n"));
   await page.click("button", "Try it");
   await page.says("status", "No line of the file has a known format.");
@@ -287,11 +300,12 @@ browserTest("the switches of a rule change it", { stored: true }, async (page, s
   await page.click("button", "Switch to shadow…");
   await (await page.find("dialog", "Switch api/per-user to shadow?")).shows("count and report, but deny nothing");
   await confirm(page, "Switch to shadow");
-  await page.shows("Rule per-user: mode from");
+  await page.shows("Rule per-user: mode from enforce to shadow: this rule no longer denies, it only reports.");
   assert.equal((await stored(service)).rules[0].mode, "shadow");
   await page.click("button", "Switches of api/per-user");
   await page.click("button", "Enforce…");
   await confirm(page, "Enforce");
+  await page.shows("mode from shadow to enforce: this rule denies from now on.");
   await until("it is enforced", async () => (await stored(service)).rules[0].mode === "enforce");
 
   await page.gone("button", "Enforce…");
@@ -413,5 +427,191 @@ browserTest("each role is offered what it may do", { stored: true, tokens: true 
   await confirm(page, "Disable");
   await until("it is disabled", async () => (await stored(service)).rules[1].enabled === false);
   await page.click("button", "Log out");
-  assert.deepEqual(await offered("admin"), ["Edit of api", "Enable… api/login", "Enable… api/old", "History of api", "New rule set"]);
+  assert.deepEqual(await offered("admin"), ["Edit of api", "Edit of api/login", "Edit of api/old", "Edit of api/per-user", "Enable… api/login",
+    "Enable… api/old", "History of api", "New rule set"]);
+  await page.find("button", "Delete… the rule set api");
+});
+
+/** Returns sets of fifty rules each. */
+function manyRules(count) {
+  const rule = (_, number) => (number % 50 === 0 ? `\n  set${number / 50}:\n    rules:\n` : "")
+    + `      - { id: r${number}, match: { path: ["/p${number}/**"] }, scope: per_user, bands: [ ${number + 1}/m ] }\n`;
+  return Array.from({ length: count }, rule).join("");
+}
+
+browserTest("200 rules are searched, filtered and folded, and stay a page", { rules: manyRules(200) }, async (page, service) => {
+  for (const [width, phone] of [[390, true], [1280, false], [2560, false]]) {
+    await page.view({ width, phone });
+    await open(page, service, "#/rules", "Rules");
+    await page.shows("200 rules in 4 rule sets.");
+    const height = await page.evaluate(() => document.documentElement.scrollHeight);
+    assert.ok(height < 6000, `${height} at ${width}`);
+  }
+  await page.view({ width: 1280 });
+  await page.shows("Rules 1 to 20 of 50");
+  await page.click("button", "Next of set0");
+  await page.find("heading", "r20");
+  await page.click("button", "Show rules of set3");
+  await page.find("heading", "r150");
+  await page.click("button", "Hide rules of set3");
+  await page.gone("heading", "r150");
+  const search = await page.find("searchbox", "Search");
+  await search.fill("/p177/");
+  await page.find("heading", "r177");
+  await page.shows("1 of 200 rules.");
+  await search.fill("");
+  await (await page.find("combobox", "Rule set")).call((select) => {
+    select.value = "set2";
+    select.dispatchEvent(new Event("change"));
+  });
+  await page.shows("50 of 200 rules.");
+  await service.check({ rule_set: "set2", user: "ann", path: "/p100/x" }, 3);
+  await (await page.find("combobox", "Pressure")).call((select) => {
+    select.value = "high";
+    select.dispatchEvent(new Event("change"));
+  });
+  await page.shows("0 of 200 rules.");
+  await page.click("button", "Show all rules");
+  await page.shows("200 rules in 4 rule sets.");
+});
+
+browserTest("the list follows a change that is made elsewhere", { stored: true }, async (page, service) => {
+  await put(service);
+  await open(page, service, "#/rules", "Rules");
+  await page.find("heading", "Each user on the API");
+  await put(service, { rules: [{ id: "new-one", scope: "per_ip", bands: ["7/m"] }] });
+  await page.find("heading", "new-one");
+  await page.gone("heading", "Each user on the API");
+  // So does an editor without edits.
+  const field = await edit(page, service);
+  await put(service, { rules: [{ id: "newer", scope: "per_ip", bands: ["8/m"] }] });
+  await until("the new text is shown", async () => (await field.value()).includes("newer"));
+  await page.shows("The rules were changed elsewhere. This is their new text.");
+  await change(field, "newer", "newest");
+  await put(service, { rules: [{ id: "other", scope: "per_ip", bands: ["8/m"] }] });
+  await page.find("heading", "This rule set was changed elsewhere");
+  assert.match(await field.value(), /newest/);
+});
+
+browserTest("a trial starts from what was used before the recording", { stored: true }, async (page, service) => {
+  await put(service);
+  await service.check(ANN, 10);
+  // The recording ends with the process, and the counters do not.
+  await service.stop();
+  await service.start();
+  const denied = (await service.check(ANN, 6)).filter(({ allowed }) => !allowed).length;
+  assert.equal(denied, 6);
+  const field = await edit(page, service);
+  await change(field, "capacity: 10", "capacity: 20");
+  await page.click("button", "Try it");
+  const totals = await page.find("table", "Totals before and after");
+  await totals.shows("Requests 6 6 6");
+  // A larger bucket is used up to the same share, as when the rule changes.
+  await totals.shows("Denied 6 (100%) 6 (100%) 6 (100%)");
+  await page.shows("6 requests of 1 instance, from");
+});
+
+browserTest("the last change of a rule is shown with what it did", { stored: true }, async (page, service) => {
+  await put(service);
+  await service.check(ANN, 4);
+  await put(service, { rules: [{ ...STORED.rules[0], bands: ["2/h"] }, ...STORED.rules.slice(1)] });
+  await until("it is denied", async () => (await service.check(ANN))[0].allowed === false);
+  await open(page, service, "#/rules", "Rules");
+  await page.click("button", "Last change of api/per-user");
+  await (await page.find("region", "Last change of api/per-user")).shows(/- .*10.*\+ .*2/s);
+  const table = await page.find("table", "What the last change of api/per-user did");
+  await table.shows("Of this rule 10 min before");
+  await page.click("button", "Last change of api/login");
+  await page.shows("the rule was added");
+});
+
+browserTest("the form and the text edit one document", { stored: true }, async (page, service) => {
+  await put(service, { lists: { office: ["192.0.2.0/24"] }, rules: [
+    { id: "plain", match: { path: ["/a"] }, scope: "per_user", bands: ["10/s", { capacity: 50, window: "1h" }],
+      overrides: [{ identity: "vip", bands: [{ id: "b0", capacity: 99, window: "1s" }] }] },
+    { id: "last", scope: "global", bands: ["5/s"] },
+  ] });
+  const field = await edit(page, service);
+  await field.fill(`# Kept\n${await field.value()}`);
+  await page.find("textbox", "Paths One a line. * is any text within a segment, ** any number of segments.");
+  await page.shows("Only in the text: overrides.");
+  await (await page.find("textbox", /^Paths/)).fill("/a\n/b/**");
+  await (await page.all("textbox", "per"))[0].fill("5s");
+  await (await page.all("textbox", "Limit"))[1].fill("60");
+  const select = async (name, value) => (await page.find("combobox", name)).call((element, chosen) => {
+    element.value = chosen;
+    element.dispatchEvent(new Event("change"));
+  }, value);
+  await select("State", "shadow");
+  await select("Counted for", "per_api_key");
+  await (await page.find("textbox", /^Units of a request/)).fill("llm:total_tokens");
+  await select("Rule", "last");
+  await select("What it does", "deny");
+  await (await page.find("textbox", /^Status of the answer/)).fill("451");
+  await select("Only for", "ip:office");
+  await page.says("status", "No faults");
+  const text = await field.value();
+  assert.match(text, /^# Kept/);
+  assert.match(text, /vip/);
+  await page.click("button", "Apply…");
+  const dialog = await page.find("dialog", "Apply to api?");
+  await (await page.find("textbox", /^Reason/, dialog)).fill("the office is closed");
+  await confirm(page, "Apply");
+  await page.says("status", /Applied\./);
+  const [plain, last] = (await stored(service)).rules;
+  assert.deepEqual(plain.match.path, ["/a", "/b/**"]);
+  assert.deepEqual([plain.mode, plain.scope, plain.cost, plain.overrides.length], ["shadow", "per_api_key", "llm:total_tokens", 1]);
+  assert.deepEqual(last, { id: "last", action: "deny", status: 451, match: { ip: { in: "office" } } });
+  const sets = (await service.call("GET", "/v1/rule_sets")).rule_sets;
+  const [first, second] = sets[0].rules.find(({ id }) => id === "plain").bands;
+  assert.deepEqual([first.capacity, first.window_ms, second.capacity, second.window_ms], [10, 5000, 60, 3_600_000]);
+
+  // Rules and named lists are added and removed.
+  await (await page.find("DisclosureTriangle", /^Named lists/)).click();
+  await page.click("button", "Add a rule");
+  assert.match(await field.value(), /- id: new-rule\n\s+scope: per_user\n\s+bands: \[100\/m\]/);
+  await page.says("status", "No faults");
+  await page.click("button", "Remove the rule new-rule");
+  await until("the rule is gone", async () => !(await field.value()).includes("new-rule"));
+  await (await page.find("textbox", "Name of the new list")).fill("partners");
+  await page.click("button", "Add a list");
+  await (await page.find("textbox", /^List partners/)).fill("203.0.113.7\n203.0.113.8");
+  assert.match(await field.value(), /partners: \["203.0.113.7", "203.0.113.8"\]/);
+  await page.click("button", "Remove the list partners");
+  await until("the list is gone", async () => !(await field.value()).includes("partners"));
+  await field.fill("rules: &x\n  - id: q");
+  await page.shows("The form cannot read this text (line 1).");
+});
+
+browserTest("a rule set is deleted with a reason", { stored: true }, async (page, service) => {
+  await put(service);
+  await put(service, STORED, "other");
+  await open(page, service, "#/rules", "Rules");
+  await page.click("button", "Delete… the rule set other");
+  const dialog = await page.find("dialog", "Delete other?");
+  await dialog.shows("2 active rules of it will no longer limit anything, on all instances.");
+  await (await page.find("textbox", /^Reason/, dialog)).fill("moved");
+  await confirm(page, "Delete the rule set");
+  await page.shows("The rule set other is deleted.");
+  await page.gone("heading", "other");
+  await page.find("heading", "api");
+  assert.deepEqual((await service.call("GET", "/v1/rule_sets")).rule_sets.map(({ name }) => name), ["api"]);
+});
+
+browserTest("the rules have no findings at any width, in both themes", { stored: true }, async (page, service) => {
+  await put(service, { lists: { office: ["192.0.2.0/24"] }, rules: STORED.rules });
+  await service.check(ANN, 12);
+  for (const hash of ["#/rules", "#/rules?view=edit&set=api", "#/rules?view=history&set=api"]) {
+    for (const scheme of ["light", "dark"]) {
+      await page.media({ scheme });
+      for (const width of [390, 800, 1001, 1400, 2560]) {
+        await page.view({ width });
+        await open(page, service, hash, /Rules|Rule set api|History of api/);
+        await page.find("heading", /^(api|Try it|Changes, newest first)$/);
+        assert.deepEqual(await page.axe(), [], `${hash} ${scheme} ${width}`);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(overflow <= 0, `${hash} is ${overflow} px too wide at ${width}`);
+      }
+    }
+  }
 });

@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::support::fetched;
 
 /// The files of tests. Each has a Rust test below.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "diff",
     "fleet",
     "identities",
@@ -20,6 +20,7 @@ const FILES: [&str; 9] = [
     "shell",
     "text",
     "words",
+    "yaml",
 ];
 
 /// How a type checker reads the sources: as the browser does, without a build step.
@@ -68,7 +69,7 @@ fn shell() {
 
 #[test]
 fn pure_parts_of_the_rules_view() {
-    for file in ["diff", "text", "words"] {
+    for file in ["diff", "text", "words", "yaml"] {
         run(file);
     }
 }

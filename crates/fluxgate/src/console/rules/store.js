@@ -1,6 +1,7 @@
 // Stored rules, which have versions (ETags), and drafts of their texts.
 
 import { get, Problem, send } from "../api.js";
+import { refresh } from "../polling.js";
 
 /** @import { Fault } from "../api.js" */
 /** @typedef {{text: string, etag: string | null}} Stored `etag` is null if nothing is stored */
@@ -38,26 +39,39 @@ export async function readText(set) {
   }
 }
 
-/** @param {string} set @param {string} text @param {string | null} etag */
-export async function writeText(set, text, etag) {
+/**
+ * @param {string} set @param {string} text @param {string | null} etag
+ * @param {string} [reason] why it is written, for the audit log
+ */
+export async function writeText(set, text, etag, reason) {
   const headers = { "Content-Type": "application/yaml", ...condition(etag) };
-  return written(await send("PUT", pathOf(set), { body: text, headers }));
+  return written(await send("PUT", pathOf(set), { body: text, headers, reason }));
+}
+
+/** Deletes a set, unless it has changed since it was read. @param {string} set @param {string} reason */
+export async function deleteSet(set, reason) {
+  const { etag } = await readText(set);
+  await send("DELETE", pathOf(set), { headers: condition(etag), reason });
+  drafts.delete(set);
+  refresh("/v1/rule_sets");
 }
 
 /**
  * Changes fields of one stored rule; removes those that are undefined.
  * @param {string} set @param {string} rule @param {Record<string, unknown>} fields
+ * @param {string} reason
  */
-export async function changeRule(set, rule, fields) {
+export async function changeRule(set, rule, fields, reason) {
   const path = pathOf(set, rule);
   const response = await send("GET", path);
   const body = { ...(await response.json()), ...fields };
-  return written(await send("PUT", path, { body, headers: condition(response.headers.get("ETag")) }));
+  const headers = condition(response.headers.get("ETag"));
+  return written(await send("PUT", path, { body, headers, reason }));
 }
 
-/** @param {string} set @param {string} rule @param {"enable" | "disable"} action */
-export const switchRule = async (set, rule, action) =>
-  written(await send("POST", `${pathOf(set, rule)}/${action}`));
+/** @param {string} set @param {string} rule @param {"enable" | "disable"} action @param {string} reason */
+export const switchRule = async (set, rule, action, reason) =>
+  written(await send("POST", `${pathOf(set, rule)}/${action}`, { reason }));
 
 /** @param {string | null} etag @returns {Record<string, string>} */
 const condition = (etag) => etag === null ? { "If-None-Match": "*" } : { "If-Match": etag };
@@ -67,14 +81,6 @@ async function written(response) {
   const { changes = [], warnings = [], detail } = await response.json();
   // 202: stored, but something prevents that it becomes active here.
   const delayed = response.status === 202 ? detail : null;
+  refresh("/v1/rule_sets");
   return { changes, warnings, delayed, etag: response.headers.get("ETag") };
-}
-
-/** Returns a change in words: `Rule per-user: bands from… to…`. @param {Change} change */
-export function changeWords({ rule_set: set, rule, change, fields }) {
-  const what = rule === null ? `Rule set ${set}` : `Rule ${rule}`;
-  if (fields.length === 0) return `${what} ${change}.`;
-  const values = fields.map((/** @type {Change} */ { field, before, after }) =>
-    `${field} from ${before ?? "the default"} to ${after ?? "the default"}`);
-  return `${what}: ${values.join("; ")}.`;
 }

@@ -2,15 +2,17 @@
 
 import { get, Problem } from "../api.js";
 import {
-  button, card, confirmDialog, copyText, disclosure, field, notice, problemNotice, textInput,
+  button, card, confirmDialog, copyText, disclosure, field, notice, problemNotice, reasonDialog, textInput,
 } from "../components.js";
 import { h, replace } from "../dom.js";
 import { link } from "../format.js";
 import { diffBlock } from "./code.js";
 import { unwrap, wrap } from "./document.js";
 import { editor, problems } from "./editor.js";
-import { ALL, changeWords, drafts, NEW, readText, writeText } from "./store.js";
+import { ruleForm } from "./form.js";
+import { ALL, drafts, NEW, readText, writeText } from "./store.js";
 import { trial } from "./trial.js";
+import { changeWords } from "./words.js";
 
 /** @import { Fault } from "../api.js" */
 /** @import { Context } from "../main.js" */
@@ -31,7 +33,7 @@ rules:
  * @param {string[]} sets names of the active sets
  */
 export async function workbench(context, name, sets) {
-  const { session, notify } = context;
+  const { session, notify, params, live, signal } = context;
   /** @type {Stored} */
   const active = name === NEW ? { text: "", etag: null }
     : name === ALL ? { ...(await get("/v1/rules_text")), etag: null }
@@ -59,7 +61,13 @@ export async function workbench(context, name, sets) {
   const only = () => (name === ALL ? null : set() || NO_NAME);
   const attempt = trial(rules, toText, only, sets[0], session.records);
 
+  const form = ruleForm({ read: () => text.text, write(next) {
+    text.text = next;
+    typed();
+  } }, name === ALL, params.get("set"), params.get("rule"));
+
   let diffTimer = 0;
+  let isWriting = false;
   const set = () => name === NEW ? setName.value.trim() : name;
 
   function typed() {
@@ -69,7 +77,10 @@ export async function workbench(context, name, sets) {
     attempt.textChanged();
     updateActions();
     clearTimeout(diffTimer);
-    diffTimer = setTimeout(updateDiff, DIFF_PAUSE_MS);
+    diffTimer = setTimeout(() => {
+      updateDiff();
+      form.draw();
+    }, DIFF_PAUSE_MS);
   }
 
   /** Keeps a draft that differs from what the editor shows at first. */
@@ -109,15 +120,17 @@ export async function workbench(context, name, sets) {
   async function askToApply() {
     const tried = attempt.words() ?? "You have not tried this text on requests.";
     const asked = `${updateDiff()} ${tried} Applying it changes all instances.`;
-    if (await confirmDialog(`Apply to ${set()}?`, asked, "Apply")) await write(draft.etag);
+    const given = await reasonDialog(`Apply to ${set()}?`, asked, "Apply");
+    if (given) await write(draft.etag, given.reason);
   }
 
-  /** @param {string | null} etag */
-  async function write(etag) {
+  /** @param {string | null} etag @param {string} [reason] */
+  async function write(etag, reason) {
     const sent = text.text;
     apply.disabled = true;
+    isWriting = true;
     try {
-      const answer = await writeText(set(), sent, etag);
+      const answer = await writeText(set(), sent, etag, reason);
       drafts.delete(name);
       if (name === NEW) {
         notify(answer.delayed ?? `The rule set ${set()} is active.`, answer.delayed ? "bad" : "good");
@@ -133,12 +146,29 @@ export async function workbench(context, name, sets) {
       if (faults.length > 0) checks.showFaults(faults, []);
       replace(messages, problemNotice(error));
     } finally {
+      isWriting = false;
       updateActions();
     }
   }
 
-  /** @param {Stored} theirs */
-  function showConflict(theirs) {
+  /** Takes over a change made elsewhere, unless there are edits that it would overwrite. */
+  async function follow() {
+    if (isWriting || name === NEW) return;
+    const theirs = name === ALL ? { ...(await get("/v1/rules_text", signal)), etag: null } : await readText(name);
+    const isKnown = name === ALL ? theirs.text === draft.base : theirs.etag === draft.etag;
+    if (isWriting || isKnown || signal.aborted) return;
+    if (draft.text === draft.base && theirs.text !== "") {
+      load(theirs.text, theirs);
+      return notify("The rules were changed elsewhere. This is their new text.");
+    }
+    if (name !== ALL) return showConflict(theirs, false);
+    draft.base = theirs.text;
+    updateDiff();
+    notify("The active rules have changed. Your text stays as it is.");
+  }
+
+  /** @param {Stored} theirs @param {boolean} [takesFocus] */
+  function showConflict(theirs, takesFocus = true) {
     // Keeps the old version until the user chooses, so that Apply does not overwrite their change.
     draft.base = theirs.text;
     keep();
@@ -163,7 +193,7 @@ export async function workbench(context, name, sets) {
         })),
       difference);
     replace(messages, panel);
-    panel.focus();
+    if (takesFocus) panel.focus();
   }
 
   const copy = () => copyText(text.text, notify, "Text copied.");
@@ -180,12 +210,14 @@ export async function workbench(context, name, sets) {
   text.text = draft.text;
   checks.check(0);
   updateDiff();
+  form.draw();
+  live.onRules(signal, () => follow().catch((error) => notify(String(error), "bad")));
   if (name !== ALL && known && (known.etag !== active.etag || known.base !== active.text)) {
     showConflict(active);
   }
   return h("div.stack",
     messages,
-    h("section.card.stack-small", { "aria-label": "Text" },
+    h("div.edit-grid", form.element, h("section.card.stack-small", { "aria-label": "Text" },
       name === NEW && field("Name of the rule set", setName,
         "Clients and filters refer to it by this name."),
       text.element,
@@ -193,7 +225,7 @@ export async function workbench(context, name, sets) {
         "Tab indents by two spaces. To leave the text with the keyboard, press Escape, then Tab."),
       checks.element,
       h("div.actions", canApply && apply, discard, button("Copy", copy), button("Download", download),
-        summary)),
+        summary))),
     h("div.grid.bench", card("Changes to the active rules", changes), attempt.element));
 }
 
@@ -203,7 +235,7 @@ function writtenNotice({ changes, warnings, delayed }) {
     ?? `Applied. ${changes.length === 0 ? "No effective change." : "The new rules are active."}`;
   return notice(delayed ? "warn" : "good",
     h("p", h("strong", head)),
-    h("ul", changes.map((change) => h("li", changeWords(change)))),
+    h("ul", changes.map((change) => h("li", changeWords(/** @type {any} */ (change))))),
     warnings.length > 0 && h("p", "Warnings:"),
     h("ul", warnings.map(({ message }) => h("li", message))));
 }
