@@ -187,6 +187,12 @@ impl Identities {
         self.show_if(!self.hides, identity)
     }
 
+    /// Returns whether a text in lower case is a part of what responses show of an identity.
+    pub(crate) fn is_shown_with(&self, identity: &StoredIdentity, text: &str) -> bool {
+        let has = |shown: String| shown.to_lowercase().contains(text);
+        has(self.show_live(identity)) || has(self.show(identity))
+    }
+
     /// Returns a description of an identity that was too long to be kept, as the live view names it.
     pub(crate) fn show_long(&self, description: &str) -> String {
         if self.hides {

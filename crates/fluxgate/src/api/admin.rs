@@ -1,5 +1,6 @@
 //! The admin endpoints, which read and change rules and state.
 
+mod batch;
 mod conditions;
 mod fields;
 mod list;
@@ -25,7 +26,7 @@ pub(super) fn routes() -> Router<Arc<ApiState>> {
         .route("/v1/refund", post(state::refund))
         .route("/v1/reset", post(state::reset))
         .route("/v1/state", get(state::state))
-        .route("/v1/state/batch", post(state::batch))
+        .route("/v1/state/batch", post(batch::batch))
         .route("/v1/rule_sets", get(list::list))
         .route("/v1/rules_text", get(list::text))
         .route("/v1/rule_sets/{set}", set)

@@ -1,6 +1,7 @@
 //! `GET /v1/denials`: who was denied, by rule, identity and minute.
 
 mod csv;
+mod grouped;
 
 use std::sync::Arc;
 
@@ -15,12 +16,13 @@ use serde::Serialize;
 
 use super::history::history_of;
 use super::query;
-use super::response::{ApiResult, json_response};
+use super::response::{ApiResult, compressed_json, json_response};
 use super::state::SharedState;
 use crate::admin::Role;
 use crate::history::{DenialCursor, DenialQuery, DenialReply, DenialRow, DeniedId, IdentityTest};
 use crate::identities::Identities;
 use csv::write_csv_line;
+use grouped::Page;
 
 const DEFAULT_COUNT: usize = 100;
 const MAX_COUNT: usize = 10_000;
@@ -51,6 +53,10 @@ struct DenialFields {
     count: Option<String>,
     cursor: Option<DenialCursor>,
     format: Format,
+    search: Option<String>,
+    /// Whether there is one row for each rule and identity.
+    is_grouped: bool,
+    offset: Option<usize>,
 }
 
 /// A row as it is shown.
@@ -76,17 +82,36 @@ struct DenialPage<'a> {
     dropped: u64,
 }
 
-/// Returns rows of denials, the newest first.
+/// A page of rows that are summed by rule and identity.
+#[derive(Serialize)]
+struct GroupedPage<'a> {
+    denials: Vec<ShownDenial<'a>>,
+    /// There is none: `offset` continues.
+    cursor: Option<&'a str>,
+    /// How many rows the whole list has.
+    total: usize,
+    /// Whether all rows of the range are summed.
+    complete: bool,
+    dropped: u64,
+}
+
+/// Returns rows of denials, the newest first, or those with the most denials.
 pub(super) async fn denials(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     let fields = DenialFields::read(head.uri.query().unwrap_or_default())?;
     let history = history_of(&api)?;
     let format = fields.format;
+    let page = fields.page()?;
     let query = fields.into_query(api.engine.identities())?;
     let reply = history.denials(query).await?;
     let identities = Arc::clone(api.engine.identities());
     // A long page takes a while.
-    let work = move || Ok(respond(&reply, format, &identities));
+    let work = move || {
+        Ok(match page {
+            Some(page) => compressed_json(&head.headers, grouped_json(reply, page, &identities)),
+            None => respond(&reply, format, &identities),
+        })
+    };
     api.read_pool.run(work).await
 }
 
@@ -102,6 +127,16 @@ impl DenialFields {
                 "to" => wanted.to = Some(query::millis("to", &value)?),
                 "identity" => wanted.identity = query::name(value),
                 "n" => wanted.count = Some(value),
+                "search" => wanted.search = query::name(value),
+                "group" => match &*value {
+                    "identity" => wanted.is_grouped = true,
+                    _ => return Err(query::expected("group", "identity", &value)),
+                },
+                "offset" => {
+                    let offset = value.parse().ok();
+                    let expected = || query::expected("offset", "a whole number", &value);
+                    wanted.offset = Some(offset.ok_or_else(expected)?);
+                }
                 "cursor" => {
                     if let Some(value) = query::name(value) {
                         let cursor = DenialCursor::parse(&value);
@@ -135,15 +170,42 @@ impl DenialFields {
         }
     }
 
+    /// Returns which rows of a grouped list are wanted; `None` if it is not grouped.
+    fn page(&self) -> Result<Option<Page>, Problem> {
+        if !self.is_grouped {
+            return match self.offset {
+                Some(_) => Err(Problem::bad_request("`offset` needs `group=identity`")),
+                None => Ok(None),
+            };
+        }
+        if self.format != Format::Json || self.cursor.is_some() {
+            let detail = "`group` cannot be combined with `format` or `cursor`";
+            return Err(Problem::bad_request(detail));
+        }
+        Ok(Some(Page {
+            offset: self.offset.unwrap_or_default(),
+            count: self.count()?,
+        }))
+    }
+
     fn into_query(self, identities: &Arc<Identities>) -> Result<DenialQuery, Problem> {
-        let count = self.count()?;
+        // All rows are summed before a page is cut.
+        let count = if self.is_grouped {
+            MAX_EXPORTED
+        } else {
+            self.count()?
+        };
         let identity = self.identity.map(|text| identity_test(text, identities));
+        let identity = match (identity.transpose()?, self.search) {
+            (test, Some(text)) => Some(search_test(test, &text, identities)),
+            (test, None) => test,
+        };
         Ok(DenialQuery {
             rule_set: self.rule_set,
             rule: self.rule,
             from: self.from,
             to: self.to,
-            identity: identity.transpose()?,
+            identity,
             count,
             cursor: self.cursor,
         })
@@ -176,6 +238,22 @@ fn identity_test(text: String, identities: &Arc<Identities>) -> Result<Box<Ident
     }))
 }
 
+/// Returns a test for the identities that show a text, and that pass `test`.
+fn search_test(
+    test: Option<Box<IdentityTest>>,
+    text: &str,
+    identities: &Arc<Identities>,
+) -> Box<IdentityTest> {
+    let (text, identities) = (text.to_lowercase(), Arc::clone(identities));
+    Box::new(move |rule: &RecordedRule, id: &DeniedId| {
+        let is_shown = match id {
+            DeniedId::Stored(identity) => identities.is_shown_with(identity, &text),
+            id => show(id, &identities).is_some_and(|shown| shown.contains(&text)),
+        };
+        is_shown && test.as_ref().is_none_or(|test| test(rule, id))
+    })
+}
+
 fn show(id: &DeniedId, identities: &Identities) -> Option<String> {
     match id {
         DeniedId::None => None,
@@ -206,6 +284,22 @@ impl<'a> ShownDenial<'a> {
             path: row.detail.path.as_deref(),
         }
     }
+}
+
+fn grouped_json(reply: DenialReply, page: Page, identities: &Identities) -> String {
+    let rows = grouped::sum(reply.rows);
+    let wanted = rows.iter().skip(page.offset).take(page.count);
+    let list = GroupedPage {
+        denials: wanted
+            .map(|row| ShownDenial::new(row, identities))
+            .collect(),
+        cursor: None,
+        total: rows.len(),
+        complete: reply.cursor.is_none(),
+        dropped: reply.dropped,
+    };
+    // Texts and numbers can always be written as JSON.
+    serde_json::to_string(&list).unwrap_or_default()
 }
 
 fn respond(reply: &DenialReply, format: Format, identities: &Identities) -> Response {
@@ -286,7 +380,26 @@ mod tests {
         assert_eq!(fields.count().unwrap(), MAX_EXPORTED);
         assert_eq!(read("").unwrap().count().unwrap(), 100);
         assert_eq!(read("cursor=&identity=").unwrap(), DenialFields::default());
-        for bad in ["from=x", "cursor=x", "format=xml", "m=1", "to=1s"] {
+        let page = read("group=identity&n=5&offset=10").unwrap().page();
+        assert_eq!(
+            page.unwrap(),
+            Some(Page {
+                offset: 10,
+                count: 5
+            })
+        );
+        for bad in ["offset=1", "group=identity&format=csv"] {
+            assert!(read(bad).unwrap().page().is_err(), "{bad}");
+        }
+        for bad in [
+            "from=x",
+            "cursor=x",
+            "format=xml",
+            "m=1",
+            "to=1s",
+            "group=rule",
+            "offset=x",
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
         for bad in ["n=0", "n=10001", "n=x"] {

@@ -1,12 +1,15 @@
 //! `GET /v1/usage`: the heaviest identities of a rule, by the share of its limit that they use now.
 
+mod order;
+mod search;
+
 use axum::extract::State;
 use fluxgate_core::store::Micros;
-use fluxgate_core::{BandState, IdentityRef, LimiterError, RuleAction};
+use fluxgate_core::{Algorithm, BandState, IdentityRef, LimiterError, RuleAction};
 use fluxgate_http::Problem;
 use futures_util::future::join_all;
 use http::request::Parts;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::history::history_of;
 use super::query;
@@ -15,11 +18,15 @@ use super::state::SharedState;
 use crate::admin::Role;
 use crate::engine::{Engine, EngineError};
 use crate::usage::{HourlyUse, exhausted_in};
+use order::{Row, UsageBy};
+use search::Search;
 
 const DEFAULT_COUNT: usize = 100;
 const MAX_COUNT: usize = 1000;
 /// How many identities are looked up at most, of all rules together.
 const MAX_CANDIDATES: usize = 1000;
+/// How many of a rule are searched at most: as many as are kept.
+const MAX_OF_RULE: usize = 4000;
 /// How many of each rule at least.
 const LEAST_OF_RULE: usize = 10;
 /// How many rules are looked up at most if no rule is named.
@@ -31,7 +38,13 @@ const STATES_AT_ONCE: usize = 250;
 struct UsageQuery {
     rule_set: Option<String>,
     rule: Option<String>,
+    by: UsageBy,
+    /// `PART=VALUE` texts.
+    identity: Vec<String>,
+    search: Option<String>,
     count: Option<usize>,
+    /// If it is given, the whole list is made, of which it is a page.
+    offset: Option<usize>,
 }
 
 impl UsageQuery {
@@ -42,7 +55,15 @@ impl UsageQuery {
             match &*name {
                 "rule_set" => wanted.rule_set = Some(value),
                 "rule" => wanted.rule = Some(value),
+                "by" => wanted.by = UsageBy::read(&value)?,
+                "identity" => wanted.identity.push(value),
+                "search" => wanted.search = query::name(value),
                 "n" => wanted.count = Some(query::count("n", &value, MAX_COUNT)?),
+                "offset" => {
+                    let offset = value.parse().ok();
+                    let expected = || query::expected("offset", "a whole number", &value);
+                    wanted.offset = Some(offset.ok_or_else(expected)?);
+                }
                 _ => return Err(query::unknown(&name)),
             }
         }
@@ -60,14 +81,6 @@ struct Candidate {
     used: HourlyUse,
 }
 
-/// A band of an identity.
-struct Row {
-    used_units: u64,
-    limit: u64,
-    per_hour: u64,
-    json: Value,
-}
-
 /// Returns the bands of the heaviest identities, by the share that they use.
 pub(super) async fn usage(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
@@ -76,11 +89,25 @@ pub(super) async fn usage(State(api): SharedState, head: Parts) -> ApiResult {
     let count = query.count.unwrap_or(DEFAULT_COUNT);
     let (engine, usage) = (&api.engine, &api.usage);
     let rules = wanted_rules(engine, &query)?;
-    let each = (MAX_CANDIDATES / rules.len().max(1)).clamp(LEAST_OF_RULE, count.max(LEAST_OF_RULE));
+    let search = Search::new(
+        &query.identity,
+        query.search.as_deref(),
+        engine.identities(),
+    )?;
+    let most_of_rule = (MAX_CANDIDATES / rules.len().max(1)).max(LEAST_OF_RULE);
+    let each = if !search.finds_all() {
+        // Any of them may be wanted.
+        MAX_OF_RULE
+    } else if query.offset.is_some() {
+        most_of_rule
+    } else {
+        most_of_rule.min(count.max(LEAST_OF_RULE))
+    };
     let mut candidates = Vec::new();
     for (rule_set, rule) in rules {
         let found = usage.heaviest(engine, &rule_set, &rule, each).await;
-        let found = engine.record_failure(found)?;
+        let mut found = engine.record_failure(found)?;
+        found.retain(|used| search.finds(&used.identity));
         candidates.extend(found.into_iter().map(|used| Candidate {
             rule_set: rule_set.clone(),
             rule: rule.clone(),
@@ -99,17 +126,15 @@ pub(super) async fn usage(State(api): SharedState, head: Parts) -> ApiResult {
             }
         }
     }
-    // By the share, compared exactly; then by the use of the last hour.
-    rows.sort_by(|a, b| {
-        let share = |of: &Row, other: &Row| u128::from(of.used_units) * u128::from(other.limit);
-        let by_share = share(b, a).cmp(&share(a, b));
-        by_share.then(b.per_hour.cmp(&a.per_hour))
-    });
-    rows.truncate(count);
-    let rows: Vec<_> = rows.into_iter().map(|row| row.json).collect();
+    rows.retain(|row| query.by.includes(row));
+    rows.sort_by(|a, b| query.by.compare(a, b));
+    let total = rows.len();
+    let page = rows.into_iter().skip(query.offset.unwrap_or_default());
+    let page = page.take(count);
+    let page: Vec<_> = page.map(|row| row.json).collect();
     Ok(compressed_json(
         &head.headers,
-        json!({ "usage": rows }).to_string(),
+        json!({ "usage": page, "total": total }).to_string(),
     ))
 }
 
@@ -175,9 +200,11 @@ fn row(engine: &Engine, candidate: &Candidate, state: &BandState) -> Row {
     let exhausted = exhausted_in(state.band.limit(), remaining, reset_after, *units);
     let identities = engine.identities();
     Row {
+        is_slots: state.band.limit().algorithm() == Algorithm::Concurrency,
         used_units,
         limit,
         per_hour: *units,
+        exhausted,
         json: json!({
             "rule_set": rule_set,
             "rule": rule,
@@ -210,13 +237,18 @@ mod tests {
 
     #[test]
     fn a_query_is_read_strictly() {
-        let query = UsageQuery::read("rule_set=api&rule=r&n=5").unwrap();
+        let query =
+            UsageQuery::read("rule_set=api&rule=r&n=5&by=soon&search=an&offset=10").unwrap();
         assert_eq!(
-            (query.rule_set.as_deref(), query.count),
-            (Some("api"), Some(5))
+            (query.rule_set.as_deref(), query.count, query.offset),
+            (Some("api"), Some(5), Some(10))
+        );
+        assert_eq!(
+            (query.by, query.search.as_deref()),
+            (UsageBy::Soon, Some("an"))
         );
         assert_eq!(UsageQuery::read("").unwrap(), UsageQuery::default());
-        for bad in ["rule=r", "n=0", "n=1001", "by=x"] {
+        for bad in ["rule=r", "n=0", "n=1001", "by=x", "offset=-1", "page=1"] {
             assert!(UsageQuery::read(bad).is_err(), "{bad}");
         }
     }

@@ -8,7 +8,7 @@ use fluxgate_core::StoredIdentity;
 const LONG: char = '~';
 
 /// The identity of a row, as the record keeps it: in the form in which the store keeps its state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DeniedId {
     /// No rule decided, or a part of the key was missing.
     None,

@@ -4,10 +4,7 @@ use axum::extract::{Request, State};
 use fluxgate_core::store::Micros;
 use fluxgate_core::{BandState, IdentityRef, LimiterError, StoreError};
 use fluxgate_http::Problem;
-use futures_util::future::join_all;
 use http::request::Parts;
-use serde::Deserialize;
-use serde_json::json;
 
 use super::fields::{AdminFields, ResetFields, Target, TargetIdentity};
 use crate::admin::{AuditedChange, Role, may_have_been_applied, reserve_audit_line};
@@ -22,13 +19,6 @@ use crate::engine::{Engine, EngineError};
 const CALL_BAND: &str = "b0";
 /// The identity of a global rule.
 const NO_IDENTITY: IdentityRef<'_> = IdentityRef::Values(&[]);
-/// How many identities a batch may have.
-const MAX_STATES: usize = 1_000;
-/// Handles are longer than the names of identities.
-const MAX_BATCH_BYTES: usize = 512 * 1024;
-/// How many states of a batch the store is asked for at once. All of them have to arrive before the
-/// deadline of one.
-const STATES_AT_ONCE: usize = 250;
 
 /// Refunds units to an identity.
 pub(super) async fn refund(State(api): SharedState, request: Request) -> ApiResult {
@@ -165,75 +155,47 @@ pub(super) fn is_uncertain<T>(result: &Result<T, EngineError>) -> bool {
 pub(super) async fn state(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
     let fields = AdminFields::from_query(head.uri.query().unwrap_or_default())?;
-    let bands = bands_of(&api.engine, &fields).await?;
+    let target = fields.target(api.engine.identities())?;
+    let bands = bands_json(&target, &states_of(&api.engine, &target).await?);
     Ok(json_response(format!("{{\"bands\":{bands}}}")))
 }
 
-/// Returns the states of many identities, each with its bands or an error of its own, in order.
-pub(super) async fn batch(State(api): SharedState, request: Request) -> ApiResult {
-    let (head, body) = request.into_parts();
-    api.admin.authorize(&head, Role::Viewer)?;
-    let body = body::read_up_to(MAX_BATCH_BYTES, &head.headers, body).await?;
-    let StateBatch { states } = body::parse(&body)?;
-    if states.len() > MAX_STATES {
-        let detail = format!("`states` has more than {MAX_STATES} items");
-        return Err(Problem::bad_request(detail));
-    }
-    let mut json = Vec::with_capacity(128 * states.len());
-    json.extend_from_slice(b"{\"states\":[");
-    for group in states.chunks(STATES_AT_ONCE) {
-        // They are ready together, so the store gets them together.
-        let bands = group.iter().map(|fields| bands_of(&api.engine, &fields.0));
-        for bands in join_all(bands).await {
-            if json.last() != Some(&b'[') {
-                json.push(b',');
-            }
-            let item = match bands {
-                Ok(bands) => format!("{{\"bands\":{bands}}}"),
-                Err(problem) => json!({
-                    "error": { "status": problem.status().as_u16(), "detail": problem.detail() }
-                })
-                .to_string(),
-            };
-            json.extend_from_slice(item.as_bytes());
-        }
-    }
-    json.extend_from_slice(b"]}");
-    Ok(json_response(json))
-}
-
-/// The body of a batch. Its items have the fields of a state.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StateBatch<'a> {
-    #[serde(borrow)]
-    states: Vec<ResetFields<'a>>,
-}
-
-/// Returns what is left in each band of the limit that the fields refer to, as a JSON list.
-async fn bands_of(engine: &Engine, fields: &AdminFields<'_>) -> Result<String, Problem> {
-    let bands: Vec<_> = match fields.target(engine.identities())? {
-        Target::Set(_) => return Err(missing("rule")),
+/// Returns the bands of the limit that a call refers to.
+pub(super) async fn states_of(
+    engine: &Engine,
+    target: &Target<'_>,
+) -> Result<Vec<BandState>, Problem> {
+    match target {
+        Target::Set(_) => Err(missing("rule")),
         Target::Rule {
             rule_set,
             rule,
             identity,
         } => {
-            let identity = identity
-                .as_ref()
-                .map_or(NO_IDENTITY, TargetIdentity::as_ref);
-            let limiter = engine.ready_limiter()?;
-            let bands = limiter.state_of(&rule_set, &rule, identity).await;
-            let bands = engine.record_failure(bands)?;
-            bands.iter().map(|it| band_json(it.band.id(), it)).collect()
+            let identity = identity_of(identity.as_ref());
+            let states = engine.ready_limiter()?;
+            let states = states.state_of(rule_set, rule, identity).await;
+            Ok(engine.record_failure(states)?)
         }
         Target::Call(limit) => {
             let state = engine.limiter().ad_hoc_state(&limit.key, limit.band()?);
-            let state = engine.record_failure(state.await)?;
-            vec![band_json(CALL_BAND, &state)]
+            Ok(vec![engine.record_failure(state.await)?])
         }
-    };
-    Ok(format!("[{}]", bands.join(",")))
+    }
+}
+
+/// Returns the identity of a rule for the limiter. A global rule has none.
+pub(super) fn identity_of<'i>(identity: Option<&'i TargetIdentity<'_>>) -> IdentityRef<'i> {
+    identity.map_or(NO_IDENTITY, TargetIdentity::as_ref)
+}
+
+/// Returns the bands of a limit as a JSON list.
+pub(super) fn bands_json(target: &Target<'_>, states: &[BandState]) -> String {
+    let bands = states.iter().map(|state| match target {
+        Target::Call(_) => band_json(CALL_BAND, state),
+        _ => band_json(state.band.id(), state),
+    });
+    format!("[{}]", bands.collect::<Vec<_>>().join(","))
 }
 
 /// Returns a band as JSON. Ids need no escaping: they consist of letters, digits, `_`, `-`

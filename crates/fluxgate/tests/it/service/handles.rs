@@ -348,6 +348,51 @@ fn many_states_are_read_in_one_call() {
 }
 
 #[test]
+fn a_batch_names_each_identity_and_says_when_its_next_request_passes() {
+    let server = RedisServer::start();
+    for (config, hides) in configs(&server).iter().zip([false, false, true, false]) {
+        let service = Service::start(&[], config);
+        let request = json!({ "api_key": KEY, "user": "ann", "ip": "203.0.113.9" });
+        let handle = handle_of(&service, &request, "by-key");
+        for _ in 0..3 {
+            assert!(check(&mut service.http(), &json!({ "api_key": KEY })));
+        }
+        let by_key =
+            |identity| json!({ "rule_set": "api", "rule": "by-key", "identity": identity });
+        let pair = json!({ "rule_id": "api/pair", "identity": ["ann", "203.0.113.9"] });
+        let states = [
+            json!({ "handle": handle }),
+            by_key(KEY),
+            by_key("other"),
+            pair,
+        ];
+        let states = [&states[..], &[json!({ "rule_set": "api", "rule": "all" })]].concat();
+        let answer = post(&service, "/v1/state/batch", &json!({ "states": states }));
+        let found = |index: usize, field: &str| answer["states"][index][field].clone();
+        assert_eq!(
+            (found(0, "rule_set"), found(0, "rule")),
+            (json!("api"), json!("by-key"))
+        );
+        // A value and its handle are the same identity.
+        for index in [0, 1] {
+            assert_eq!(found(index, "handle"), handle, "{answer}");
+            assert!(found(index, "retry_after_ms").as_u64() > Some(60_000));
+        }
+        assert_eq!(found(0, "identity"), found(1, "identity"));
+        assert_ne!(found(2, "handle"), handle);
+        assert_eq!(found(2, "retry_after_ms"), 0);
+        assert!(!answer.to_string().contains(KEY), "{answer}");
+        let pair = found(3, "identity");
+        assert_eq!(pair == "user=ann ip=203.0.113.9", !hides, "{pair}");
+        assert_eq!(found(4, "identity"), "(everyone)");
+        // The handle alone says which rule it belongs to.
+        let opened = json!({ "states": [{ "handle": found(3, "handle") }] });
+        let opened = post(&service, "/v1/state/batch", &opened);
+        assert_eq!(opened["states"][0]["rule"], "pair", "{opened}");
+    }
+}
+
+#[test]
 fn instances_agree_on_handles_and_pseudonyms_and_sum_what_they_count() {
     let server = RedisServer::start();
     for config in configs(&server).split_off(1) {
@@ -462,7 +507,42 @@ rule_sets:
     );
     let one = get(&service, "/v1/usage?n=1");
     assert_eq!(one["usage"].as_array().unwrap().len(), 1);
+    let listed = |query: &str| -> (Vec<String>, Value) {
+        let usage = get(&service, &format!("/v1/usage?{query}"));
+        let rows = usage["usage"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let names = rows.map(|row| text(&row["identity"]) + " " + &text(&row["band"]));
+        (names.collect(), usage["total"].clone())
+    };
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    for (query, expected, total) in [
+        ("by=hour&n=2", &["user=ann month", "user=ann year"][..], 4),
+        (
+            "by=soon",
+            &[
+                "user=ann month",
+                "user=bob month",
+                "user=ann year",
+                "user=bob year",
+            ],
+            4,
+        ),
+        ("n=2&offset=3", &["user=bob year"], 4),
+        ("offset=9", &[], 4),
+        ("search=BO", &["user=bob month", "user=bob year"], 2),
+        (
+            "identity=user%3Dann&by=share",
+            &["user=ann month", "user=ann year"],
+            2,
+        ),
+        ("identity=user%3Dnobody", &[], 0),
+        ("by=slots", &[], 0),
+    ] {
+        assert_eq!(listed(query), (names(expected), json!(total)), "{query}");
+    }
     for (query, status) in [
+        ("by=none", 400),
+        ("identity=ann", 400),
         ("rule_set=no", 404),
         ("rule_set=api&rule=no", 404),
         ("rule=tokens", 400),

@@ -125,6 +125,50 @@ fn there_is_a_row_for_each_rule_and_identity_that_was_refused() {
 }
 
 #[test]
+fn denials_are_summed_by_identity_and_paged() {
+    let server = RedisServer::start();
+    for config in [
+        format!("{CLEAR}{RULES}"),
+        on_redis(&server, &format!("{CLEAR}{RULES}")),
+    ] {
+        let service = Service::start(&[], &config);
+        deny_some(&service);
+        let page = |query: &str| get(&service, &format!("/v1/denials?group=identity&{query}"));
+        let whole = page("");
+        assert_eq!(
+            (&whole["total"], &whole["complete"], &whole["cursor"]),
+            (&json!(8), &json!(true), &Value::Null)
+        );
+        let rows = whole["denials"].as_array().unwrap();
+        let (single, _) = all(&service, "");
+        assert_eq!(shown(rows), shown(&single));
+        assert_eq!(rows[0]["identity"], "user=ann");
+        assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse(row["count"].as_u64())));
+        let second = page("n=3&offset=3");
+        assert_eq!(second["denials"].as_array().unwrap()[..], rows[3..6]);
+        assert_eq!(second["total"], 8);
+        let of_bob = page("search=BOB");
+        assert_eq!(
+            shown(of_bob["denials"].as_array().unwrap()),
+            [
+                "per-user denied user=bob 1",
+                "seen shadow_denied user=bob 1"
+            ]
+        );
+        assert_eq!(page("rule_set=api&rule=per-user")["total"], 3);
+        for bad in [
+            "group=rule",
+            "offset=1",
+            "group=identity&format=csv",
+            "group=identity&offset=x",
+        ] {
+            let answer = service.http().get(&format!("/v1/denials?{bad}"));
+            assert_eq!(answer.status, 400, "{bad}: {answer:?}");
+        }
+    }
+}
+
+#[test]
 fn rows_are_found_by_rule_time_and_identity_in_every_form() {
     let server = RedisServer::start();
     let dir = || {
