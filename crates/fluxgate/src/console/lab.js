@@ -1,9 +1,9 @@
 // The Lab: one traffic pattern under every algorithm, decided by the real engine.
 
-import { post } from "./api.js";
+import { post, Problem } from "./api.js";
 import { stripes } from "./charts.js";
 import {
-  button, card, copyText, field, pageHead, problemNotice, segmented, table,
+  button, card, copyText, field, notice, pageHead, problemNotice, segmented, table,
 } from "./components.js";
 import { h, replace, set, svg } from "./dom.js";
 import { count, span } from "./format.js";
@@ -11,27 +11,32 @@ import { chart } from "./lab/chart.js";
 import { drawing } from "./lab/drawing.js";
 import { closest, countsOf, defaults, linkOf, PATTERNS, readSettings, SLOTS, STEPS } from "./lab/settings.js";
 import { ALGORITHMS, eventsOf, resultsOf, rulesOf } from "./lab/simulation.js";
+import { repeat } from "./polling.js";
 
 /** @import { Name, Settings } from "./lab/settings.js" */
 /** @import { Result } from "./lab/simulation.js" */
 
 const DEBOUNCE_MS = 120;
+/** What is decided stays decided; only what fails is asked for again. */
+const NEVER_MS = 1e9;
+const AWAY = "The service does not answer, so the results below are those of the settings before. They follow "
+  + "by themselves when it is back.";
 const COPIED = "Link copied. It contains all settings.";
 
 /** @type {Record<Exclude<Name, "seed">, [string, (value: number, settings: Settings) => string]>} */
 const SLIDERS = {
-  requests: ["Requests", String],
+  requests: ["Requests", (value) => count(value, "request")],
   duration: ["Duration", span],
   capacity: ["Capacity", (value) => count(value, "request")],
   window: ["Window", span],
-  burst: ["Burst", (value, { burst }) => burst === null ? `${value} (capacity)` : String(value)],
-  refill: ["Refill", (value, { window }) => `${value} in ${span(window)}`],
+  burst: ["Burst", (value, { burst }) => `${count(value, "request")}${burst === null ? ", as the capacity" : ""}`],
+  refill: ["Refill", (value, { window }) => `${count(value, "request")} in ${span(window)}`],
   run: ["Each request runs", span],
 };
 const NAMES = /** @type {(keyof typeof SLIDERS)[]} */ (Object.keys(SLIDERS));
 
 /** @param {import("./main.js").Context} context */
-export function view({ params, notify }) {
+export function view({ params, notify, signal }) {
   const settings = readSettings(params);
   const charts = ALGORITHMS.map(([id, name]) => chart(id, name));
   const pattern = drawing((counts) => change({ pattern: "drawn", drawn: counts }));
@@ -77,16 +82,19 @@ export function view({ params, notify }) {
   /** @type {Result[]} */
   let shown = [];
   let shownCounts = countsOf(settings);
+  let wanted = shownCounts;
   let latest = settings;
   let timer = 0;
+  signal.addEventListener("abort", () => clearTimeout(timer));
 
   /** Shows the setting at once, and its results after a pause. @param {Partial<Settings>} [changes] */
   function change(changes) {
     Object.assign(settings, changes);
     const counts = showSettings();
     history.replaceState(null, "", linkOf(settings));
+    wanted = counts;
     clearTimeout(timer);
-    timer = setTimeout(() => decide(counts), DEBOUNCE_MS);
+    timer = setTimeout(job.run, DEBOUNCE_MS);
   }
 
   function showSettings() {
@@ -102,13 +110,14 @@ export function view({ params, notify }) {
     return counts;
   }
 
-  /** @param {number[]} counts */
-  async function decide(counts) {
+  /** @param {AbortSignal} current */
+  async function decide(current) {
     const asked = (latest = structuredClone(settings));
+    const counts = wanted;
     const events = eventsOf(asked, counts);
     try {
       const { decisions } = events.length === 0 ? { decisions: [] }
-        : await post("/v1/simulate", { rules: rulesOf(asked), events });
+        : await post("/v1/simulate", { rules: rulesOf(asked), events }, current);
       if (asked !== latest) return;
       shown = resultsOf(asked, events, decisions);
       shownCounts = counts;
@@ -122,9 +131,13 @@ export function view({ params, notify }) {
       replace(problem);
       delete results.dataset.stale;
     } catch (error) {
-      if (asked !== latest) return;
-      replace(problem, problemNotice(error), h("div.actions", button("Try again", () => change())));
+      if (asked !== latest || current.aborted) return;
       results.dataset.stale = "";
+      const isAway = !(error instanceof Problem) || error.status === 0;
+      replace(problem, isAway ? notice("warn", AWAY) : problemNotice(error),
+        h("div.actions", button("Try again", () => change())));
+      // It is tried again by itself.
+      if (isAway || error.status >= 500) throw new Problem(0, String(error));
     }
   }
 
@@ -142,7 +155,8 @@ export function view({ params, notify }) {
         [name, allowed, refused, worst, delay > 0 ? span(delay) : "none"]), 1), slots);
   }
 
-  decide(showSettings());
+  wanted = showSettings();
+  const job = repeat(signal, NEVER_MS, decide);
   return { element };
 }
 
