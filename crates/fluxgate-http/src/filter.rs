@@ -173,11 +173,7 @@ impl Filter {
     }
 
     /// Returns the address of the client that a request counts for.
-    pub fn client_address(
-        &self,
-        head: &impl RequestHead,
-        peer: Option<IpAddr>,
-    ) -> Option<IpAddr> {
+    pub fn client_address(&self, head: &impl RequestHead, peer: Option<IpAddr>) -> Option<IpAddr> {
         let (proxies, source) = (&self.trusted_proxies, self.client_ip.of(head));
         if self.trusts_peer {
             proxies.forwarded_client_ip(source, head)

@@ -251,7 +251,12 @@ impl PlainCharge {
         let reset_after = Micros::new(self.owed.ceil());
         Verdict {
             part: self.owed.part,
-            ..Verdict::new(now, Retry::After(self.wait), self.remaining.into(), reset_after)
+            ..Verdict::new(
+                now,
+                Retry::After(self.wait),
+                self.remaining.into(),
+                reset_after,
+            )
         }
     }
 }

@@ -1,187 +1,152 @@
-// Identities: what one identity has left under every rule, and what it sent.
+// Identities: who is limited, and everything about one customer.
 
-import { get, isLookedUp } from "./api.js";
-import {
-  badge, button, card, empty, field, loaded, notice, pageHead, poll, problemNotice, submitButton,
-  table, textInput,
-} from "./components.js";
-import { h, replace, setText } from "./dom.js";
-import { capitalized, count, link, time } from "./format.js";
+import { get } from "./api.js";
+import { button, card, notice, pageHead, showProblem, submitButton, textInput } from "./components.js";
+import { h, replace } from "./dom.js";
+import { browse } from "./identities/browse.js";
+import { customer } from "./identities/customer.js";
 import { explainCard } from "./identities/explain.js";
-import {
-  describe, entriesOf, hasValues, linkOf, missingOf, nounOf, partsOf, readValues, requestOf,
-} from "./identities/parts.js";
-import { ruleCard } from "./identities/rule_card.js";
+import { entriesOf, linkOf, nounOf, partsOf, readLink, readSearch, requestOf } from "./identities/parts.js";
+import { isUsed, openHandle, readStates, subjectsOf } from "./identities/subjects.js";
+import { watch } from "./polling.js";
 
-/** @import { Recorded, RuleSet, Top } from "./api.js" */
+/** @import { RuleSet } from "./api.js" */
 /** @import { Entry, Values } from "./identities/parts.js" */
+/** @import { Target } from "./identities/customer.js" */
 
-const SHOWN = 50;
-const OFF = "Requests are not recorded. Set admin: { record: true } in the config and restart.";
-const UNNAMED = " Recorded requests have pseudonyms unless telemetry.identities is true; "
-  + "API keys always do.";
+const RULES_MS = 60_000;
+const TYPING_MS = 300;
+const TRIED = 50;
+const HINT = "A user, an API key, an address or any other value that rules count by; or its part too: "
+  + "user=ann, attr:tenant=acme. An API key does not become part of the link.";
 
 /** @param {import("./main.js").Context} context */
-export function view({ session, params, signal }) {
-  const fields = h("div.grid.id-fields");
-  const form = h("form.stack-small", { onsubmit: submit }, fields,
-    h("div.actions", submitButton("Look up"), button("Clear", () => search(new Map()))));
-  const results = h("div.stack");
+export function view(context) {
+  const { signal, live } = context;
+  let { params } = context;
+  const input = textInput({ type: "search", name: "search", "aria-describedby": "id-search-hint", oninput: typed });
+  const form = h("form.id-search", { role: "search", "aria-label": "Identities", onsubmit: submit },
+    h("label.field", h("span.field-label", "Search"), input),
+    h("div.actions", submitButton("Look up"), button("Clear", () => open(new Map()))),
+    h("p.hint", { id: "id-search-hint" }, HINT));
+  const problem = h("div");
+  const choices = h("div");
+  const results = h("div.stack", h("p.quiet", "Loading…"));
   const explain = explainCard();
-  const recent = recentRequests(explain.explainEvent);
-  recent.element.hidden = true;
+  const explainPlace = h("div", explain.element);
 
   /** @type {Entry[]} */
   let entries = [];
+  let rules = "";
+  let typing = 0;
+  let list = /** @type {ReturnType<typeof browse> | null} */ (null);
   let round = new AbortController();
-  signal.addEventListener("abort", () => round.abort());
+  signal.addEventListener("abort", () => {
+    round.abort();
+    clearTimeout(typing);
+  });
 
-  async function load() {
+  const job = watch(signal, "/v1/rule_sets", RULES_MS, (/** @type {{rule_sets: RuleSet[]}} */ { rule_sets: sets }) => {
+    const text = JSON.stringify(sets);
+    if (text === rules) return;
+    const isFirst = rules === "";
+    rules = text;
+    entries = entriesOf(sets);
+    explain.showSets(sets.map(({ name }) => name));
+    if (isFirst || params.has("handle")) follow();
+    else show(shown);
+  }, (error) => showProblem(problem, error));
+  live.onRules(signal, job.run);
+
+  /** What is shown; `null` for the lists. */
+  let shown = /** @type {Target | null} */ (null);
+
+  /** Shows what the link says. */
+  async function follow() {
+    const values = readLink(params, entries);
+    const handle = params.get("handle");
+    const rule = params.get("rule");
+    if (handle === null) {
+      const isEveryone = entries.some((each) => `${each.set}/${each.rule.id}` === rule && each.rule.key.length === 0);
+      return show(values.size > 0 || isEveryone ? { values, found: null, rule } : null);
+    }
+    const { signal: current } = round;
     try {
-      /** @type {{rule_sets: RuleSet[]}} */
-      const { rule_sets: sets } = await get("/v1/rule_sets");
-      entries = entriesOf(sets);
-      explain.showSets(sets.map(({ name }) => name));
-      const values = readValues(params, entries);
-      const inputs = partsOf(entries, values).map((part) =>
-        field(capitalized(nounOf(part)), textInput({ name: part }),
-          part === "api_key" ? "Not part of the link." : undefined));
-      replace(fields, inputs);
-      if (!signal.aborted) lookUp(values);
+      const opened = await openHandle(entries, handle, current);
+      if (!current.aborted) show({ ...opened, rule });
     } catch (error) {
-      replace(results, problemNotice(error), h("div.actions", button("Try again", load)));
+      if (current.aborted) return;
+      // The link may say who it is, too.
+      show(values.size > 0 ? { values, found: null, rule } : null);
+      replace(choices, notice("warn", `This link no longer finds the identity of its rule: ${/** @type {Error} */ (error).message}`));
     }
   }
 
-  /** @param {Event} event */
-  function submit(event) {
-    event.preventDefault();
-    const given = [...new FormData(form)].map(([name, value]) =>
-      /** @type {[string, string]} */ ([name, String(value).trim()]));
-    search(new Map(given.filter(([, value]) => value !== "")));
-  }
-
-  /** @param {Values} values */
-  function search(values) {
-    history.pushState(null, "", linkOf(values));
-    params = new URLSearchParams();
-    lookUp(values);
-  }
-
-  /** @param {Values} values */
-  function lookUp(values) {
+  /** @param {Target | null} target */
+  function show(target) {
     round.abort();
     round = new AbortController();
-    for (const input of fields.querySelectorAll("input")) input.value = values.get(input.name) ?? "";
-    explain.fillIdentity(requestOf(values));
-    recent.element.hidden = values.size === 0;
-    const wanted = params.get("rule");
-    const isWanted = (/** @type {Entry} */ { set, rule }) => `${set}/${rule.id}` === wanted;
-    const complete = entries.filter(({ rule }) => missingOf(rule, values).length === 0);
-    if (values.size === 0 && !complete.some(isWanted)) return showNothing();
-    // A link from a list is about one rule, which comes first; what all share comes last.
-    const place = (/** @type {Entry} */ entry) =>
-      (isWanted(entry) ? 0 : entry.rule.key.length > 0 ? 1 : 2);
-    showRules(complete.sort((a, b) => place(a) - place(b)), values, round.signal);
+    shown = target;
+    explain.fillIdentity(requestOf(target?.values ?? new Map()));
+    const inner = { ...context, params, signal: round.signal };
+    list = null;
+    if (target) replace(results, customer(inner, entries, target, explain));
+    else {
+      list = browse(inner, entries);
+      list.filter(input.value.trim());
+      replace(results, list.element);
+    }
   }
 
-  /** @param {Entry[]} complete @param {Values} values @param {AbortSignal} current */
-  function showRules(complete, values, current) {
-    const mayChange = session.role !== "viewer";
-    const cards = complete.map((entry) => ruleCard(entry, values, mayChange));
-    const status = h("p.hint", { role: "status" });
-    const states = poll(current, 2000, async () => {
-      await Promise.all(cards.map((each) => each.refresh(current)));
-      const known = cards.map((each) => each.isUsed()).filter((each) => each !== null);
-      const used = known.filter(Boolean).length;
-      setText(status, known.length === 0 ? ""
-        : used === 0 ? "No units used."
-        : `Units used under ${used} of ${count(known.length, "rule")}.`);
-    });
-    // Recent requests are many, so they are read less often than states.
-    const requests = values.size > 0
-      && poll(current, 10_000, () => recent.refresh(values, current));
-    const incomplete = entries.filter(({ rule }) => missingOf(rule, values).length > 0);
-    replace(results,
-      h("div.row", h("h2", values.size > 0 ? describe(values) : "Everyone"), status),
-      states.problem, requests && requests.problem,
-      cards.length > 0
-        ? h("div.grid", cards.map((each) => each.element))
-        : notice("quiet", "These values are not enough for any rule."),
-      !mayChange && h("p.hint",
-        `Refunds and resets need the role operator. You have the role ${session.role}.`),
-      incomplete.length > 0 && card("Rules that need more values",
-        h("ul", incomplete.map(({ set, rule }) => h("li.row",
-          h("span", h("span.quiet", `${set} / `), rule.id),
-          missingOf(rule, values).map((part) => badge(`needs ${part}`)))))));
+  function typed() {
+    clearTimeout(typing);
+    typing = setTimeout(() => list?.filter(input.value.trim()), TYPING_MS);
   }
 
-  function showNothing() {
-    const identity = params.get("identity");
-    const top = get("/v1/top?by=denied&window=60s&n=10");
-    replace(results, card("Most denied in the last minute",
-      identity !== null && notice("warn",
-        `The identity “${identity}” cannot be looked up: it is anonymous, hidden or invalid.`),
-      loaded(top.then(({ entries }) => topList(entries.filter(isLookedUp))))));
+  /** @param {Event} event */
+  async function submit(event) {
+    event.preventDefault();
+    const text = input.value.trim();
+    if (text === "") return open(new Map());
+    const options = readSearch(text, partsOf(entries));
+    const { signal: current } = round;
+    const likely = options.length > 1 ? await used(options, text) : options;
+    if (current.aborted) return;
+    open(likely[0]);
+    if (likely.length < 2) return;
+    const [part] = likely[0].keys();
+    replace(choices, h("p.row.hint", `Taken for the ${nounOf(part)}. It may also be another part:`,
+      likely.slice(1, 9).map((each) => button(nounOf([...each.keys()][0]), () => open(each)))));
   }
 
-  load();
+  /** Returns those first that have used something. @param {Values[]} options @param {string} text */
+  async function used(options, text) {
+    const tried = options.map((values) => subjectsOf(entries, values)
+      .filter(({ rule }) => rule.key.length > 0).slice(0, TRIED));
+    // Without an answer, the order stays as it is.
+    const [, listed] = await Promise.allSettled([readStates(tried.flat(), round.signal),
+      get(`/v1/usage?${new URLSearchParams({ search: text, n: "20" })}`, round.signal)]);
+    const rows = listed.status === "fulfilled" ? listed.value.usage : [];
+    const isListed = (/** @type {string} */ part) => rows.some((/** @type {{identity: string}} */ { identity }) =>
+      ` ${identity} `.includes(` ${part}=${text} `));
+    const rank = (/** @type {number} */ index) => tried[index].some(isUsed) || isListed([...options[index].keys()][0]) ? 0 : 1;
+    return options.map((values, index) => ({ values, rank: rank(index) }))
+      .sort((a, b) => a.rank - b.rank).map(({ values }) => values);
+  }
+
+  /** @param {Values} values */
+  function open(values) {
+    const hash = linkOf(values);
+    if (location.hash !== hash) history.pushState(null, "", hash);
+    params = new URLSearchParams();
+    if (values.size === 0) input.value = "";
+    replace(choices);
+    show(values.size > 0 ? { values, found: null, rule: null } : null);
+  }
+
   return {
     element: h("div.stack",
-      pageHead("Identities", ["Look up a user, an address or another identity under all active rules."]),
-      card("Look up", form), results, recent.element, explain.element),
+      pageHead("Identities", ["Who is limited, by which rule, and what each customer has left, on all instances."]),
+      card("Look up", form), problem, choices, results, explainPlace),
   };
-}
-
-/** @param {Top[]} top */
-function topList(top) {
-  if (top.length === 0) {
-    return empty("No identity was denied",
-      "Type a value above to see what an identity has left under each rule.");
-  }
-  return h("div.stack-small",
-    h("p.quiet", "Type a value above, or choose one of these."),
-    h("ul.grid.id-top", top.map(({ rule_set: set, rule, identity, count: denied }) =>
-      h("li", h("a", { href: link("identities", { identity, rule: `${set}/${rule}` }) },
-        h("span.mono", identity),
-        h("span.hint", `${set} / ${rule}, denied ${count(denied, "time")}`))))));
-}
-
-/** @param {(event: Recorded) => void} onExplain */
-function recentRequests(onExplain) {
-  const body = h("div");
-  let shown = "";
-
-  /** @param {Values} values @param {AbortSignal} signal */
-  async function refresh(values, signal) {
-    /** @type {{records: boolean, identities: boolean, events: Recorded[]}} */
-    const { records, identities, events } = await get("/v1/recent?n=10000", signal);
-    const own = events.filter((event) => event.settle === undefined && hasValues(event, values));
-    // The table stays as it is, with its focus, if there is nothing new.
-    const next = JSON.stringify([records, own.length, own.at(-1), [...values]]);
-    const none = `No recorded request has ${describe(values)}.`
-      + (identities && !values.has("api_key") ? "" : UNNAMED);
-    if (next !== shown) show(own, records ? none : OFF);
-    shown = next;
-  }
-
-  /** @param {Recorded[]} own @param {string} none */
-  function show(own, none) {
-    if (own.length === 0) return replace(body, h("p.quiet", none));
-    const rows = own.slice(-SHOWN).reverse().map((event) => [
-      time(event.t === undefined ? Date.parse(event.time ?? "") : event.t / 1000),
-      event.method ?? "–",
-      h("span.mono.id-path", event.path ?? "–"),
-      event.rule_set ?? "–",
-      event.ip ?? "–",
-      button("Explain", () => onExplain(event), { of: `${event.method ?? ""} ${event.path ?? ""}` }),
-    ]);
-    const list = table("Recent requests, newest first",
-      ["Time", "Method", "Path", "Rule set", "IP address", "Decision now"], rows);
-    list.classList.add("scroll-box");
-    replace(body, h("p.hint", own.length > SHOWN && `The latest ${SHOWN} of `,
-      `${count(own.length, "recorded request")}.`), list);
-  }
-
-  return { element: card("Recent requests", body), refresh };
 }

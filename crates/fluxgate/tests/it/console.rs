@@ -10,10 +10,11 @@ use std::process::Command;
 use crate::support::fetched;
 
 /// The files of tests. Each has a Rust test below.
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "diff",
     "fleet",
     "identities",
+    "identity_words",
     "lab",
     "overview",
     "rules",
@@ -65,6 +66,11 @@ fn lab() {
 #[test]
 fn shell() {
     run("shell");
+}
+
+#[test]
+fn pure_parts_of_the_identities_view() {
+    run("identity_words");
 }
 
 #[test]

@@ -1,15 +1,31 @@
 // "Explain a request": how a request would be decided now, and why.
 
 import { post } from "../api.js";
-import { badge, card, field, hidden, notice, problemNotice, submitButton, textInput } from "../components.js";
+import { card, field, notice, problemNotice, submitButton, textInput } from "../components.js";
 import { h, replace } from "../dom.js";
-import { count, duration, listed, number, wait } from "../format.js";
+import { capitalized, listed } from "../format.js";
+import { nounOf, partsOfRequest } from "./parts.js";
+import { explainedRules, verdict } from "./verdict.js";
 
 /** @import { Recorded } from "../api.js" */
-/** @typedef {Record<string, any>} Decision of `POST /v1/explain`, docs/api.md */
-/** @typedef {Record<string, any>} Explained a rule of its answer */
+/** @import { Recent } from "./subjects.js" */
 
 const LINES = "One per line, as name: value";
+const ONE_RULE = "This is what the rule alone decides about the next request of this identity. Which other "
+  + "rules apply depends on the request.";
+
+/**
+ * Explains the next request of an identity that only a handle finds, by its rule alone.
+ * @param {string} set @param {string} handle @param {string} [more] @returns {Promise<HTMLElement[]>}
+ */
+export async function explainHandle(set, handle, more = ONE_RULE) {
+  try {
+    const { decision, rules } = await post("/v1/explain", { rule_set: set, handle });
+    return [verdict(decision, more), explainedRules(rules)];
+  } catch (error) {
+    return [problemNotice(error)];
+  }
+}
 
 export function explainCard() {
   const set = h("select", { name: "rule_set" });
@@ -40,7 +56,7 @@ export function explainCard() {
       const { decision, rules } = await post("/v1/explain", {
         ...body, cost: cost && Number(cost), headers: readPairs(headers), attributes: readPairs(attributes),
       });
-      replace(result, decisionNotice(decision), h("ol.id-rules", rules.map(explainedRule)));
+      replace(result, verdict(decision), explainedRules(rules));
     } catch (error) {
       replace(result, problemNotice(error));
     }
@@ -60,19 +76,37 @@ export function explainCard() {
     element,
     /** @param {string[]} names of the active rule sets */
     showSets(names) {
-      replace(set, names.map((name) => h("option", { value: name }, name)));
+      const chosen = set.value;
+      replace(set, names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
     },
     /** @param {Recorded} identity */
     fillIdentity(identity) {
       const { rule_set, method, path } = request();
       fill({ rule_set, method, path, ...identity });
     },
-    /** @param {Recorded} event */
-    explainEvent(event) {
-      fill(event);
+    /**
+     * Explains a recorded request. If values are hidden, what is filled in would be another request.
+     * @param {Recorded} event @param {Recent["decisions"][number]} decision of then
+     * @param {boolean} isNamed whether users and addresses are in the clear
+     */
+    async explainEvent(event, { outcome, rule, handle }, isNamed) {
+      const hidden = [...partsOfRequest(event).keys()].filter((part) => part === "api_key" || !isNamed);
       element.scrollIntoView({ block: "nearest" });
       form.querySelector("button")?.focus({ preventScroll: true });
-      explain();
+      if (hidden.length === 0) {
+        fill(event);
+        return explain();
+      }
+      const { method, path, rule_set } = event;
+      fill({ method, path, rule_set });
+      const why = `${capitalized(listed(hidden.map(nounOf)))} of the recorded request ${hidden.length > 1 ? "are" : "is"} hidden, so `;
+      const then = `Then it was decided as ${outcome ?? "unknown"}${rule ? ` by ${rule}` : ""}.`;
+      if (handle === null) {
+        replace(result, notice("warn", h("p", `This request cannot be explained. ${why}it is not known whom it counts for. ${then}`)));
+      } else {
+        replace(result, ...await explainHandle(rule_set, handle,
+          `${why}only the rule ${rule} is explained, for the identity that it counted. ${then}`));
+      }
     },
   };
 }
@@ -87,76 +121,3 @@ function readPairs(text) {
 /** @param {Record<string, unknown>} pairs */
 const writePairs = (pairs) =>
   Object.entries(pairs).map(([name, value]) => `${name}: ${value}`).join("\n");
-
-/** @param {Decision} decision */
-function decisionNotice(decision) {
-  const { allowed, outcome } = decision;
-  const isDoubtful = outcome === "no_rule" || outcome === "shadow_denied";
-  const shown = notice(!allowed ? "bad" : isDoubtful ? "warn" : "good",
-    h("strong", allowed ? "Allowed. " : "Denied. "), decisionWords(decision));
-  // The region around it is read out already.
-  shown.removeAttribute("role");
-  return shown;
-}
-
-/** @param {Decision} decision */
-function decisionWords(decision) {
-  const { allowed, outcome, rule, band, limit, remaining, retry_after_ms: retry, violated } = decision;
-  const place = band === null ? rule : `${rule}/${band}`;
-  const by = listed(violated) || place;
-  if (outcome === "no_rule") return "No rule applies to it.";
-  if (outcome === "forbidden") return `The rule ${rule} forbids it.`;
-  if (outcome === "exempt") return `The rule ${rule} exempts it from every limit.`;
-  if (allowed) {
-    const delay = decision.delay_ms > 0 ? `It has to wait for ${duration(decision.delay_ms)}. ` : "";
-    return (outcome === "shadow_denied" ? `${by} would deny it, but is in shadow mode. ` : delay)
-      + (limit === null ? "Only shadow rules apply to it."
-        : `${number(remaining)} of ${number(limit)} left in ${place} afterwards.`);
-  }
-  if (by.endsWith("/missing_key")) return `The request lacks a part of the key: ${by}.`;
-  if (retry === null) return `It costs more than ${by} ever allows, so it never passes.`;
-  return `By ${by}. It would pass in ${wait(retry)}.`;
-}
-
-/** @param {Explained} explained */
-function explainedRule(explained) {
-  const { rule, matched, applies, mode, action, bands } = explained;
-  const isShadow = mode === "shadow";
-  const denies = action === "deny" || bands.some((/** @type {Explained} */ band) => band.denies);
-  const state = !matched ? badge("does not match")
-    : !applies ? badge("matches, does not apply")
-    : !denies ? badge(action === "allow" ? "exempts" : "passes", "good")
-    : isShadow ? badge("would deny", "warn") : badge("denies", "bad");
-  return h(applies ? "li" : "li.quiet",
-    h("div.row", h("strong.mono", rule), state, isShadow && badge("shadow", "info")),
-    h("ul.hint", reasonsOf(explained).map((reason) => h("li", reason))),
-    h("ul", bands.map(explainedBand)));
-}
-
-/** @param {Explained} explained */
-function reasonsOf({ failed, list, identity, missing, applies, mode, group, rollout, lease }) {
-  const isHere = mode === "enforce" ? ", including this one" : ", but not this one";
-  return [
-    failed === "enabled" ? "It is disabled."
-      : failed === "key" ? "The request lacks a part of its key, and on_missing_key is skip."
-      : failed && `Its match fails at ${failed}${list ? ` (list ${list})` : ""}.`,
-    identity && (identity === "(everyone)" ? "Counts everyone together." : `Counts ${identity}.`),
-    missing.length > 0 && `The request has no ${missing.join(", no ")}.`,
-    group && `Rule ${group.place} of the group ${group.name}`
-      + (group.instead === null ? "." : `; ${group.instead} applies instead.`),
-    rollout && `Enforced for ${rollout} of identities${applies ? isHere : ""}.`,
-    lease && `Leases up to ${lease.share} for ${lease.for}.`,
-  ].filter(Boolean);
-}
-
-/** @param {Record<string, any>} band */
-function explainedBand({ band, limit, on_lease: leased, before, after, denies }) {
-  const reset = after.reset_after_ms > 0 ? `, all available in ${wait(after.reset_after_ms)}` : "";
-  const lease = leased === undefined ? "" : `, ${number(leased)} on lease`;
-  return h("li",
-    h("span.mono", band), " ",
-    h("strong", number(before.remaining), h("span", { "aria-hidden": "true" }, " → "),
-      hidden("left before, after it "), number(after.remaining)),
-    ` of ${count(limit, "unit")} left${reset}${lease} `,
-    denies && badge("denies", "bad"));
-}

@@ -65,7 +65,8 @@ impl HistoryCounts {
         let help = "Rows of denials that this process holds.";
         let name = "fluxgate_history_denial_rows";
         out.one(name, Kind::Gauge, help, get(&self.rows));
-        let help = "Decisions that are missing in the record: it had no room, or their keys are taken.";
+        let help =
+            "Decisions that are missing in the record: it had no room, or their keys are taken.";
         let mut family = out.family("fluxgate_history_lost_total", Kind::Counter, help);
         family.sample(&[("kind", "counts")], get(&self.lost_counts));
     }

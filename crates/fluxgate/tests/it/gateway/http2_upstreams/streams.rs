@@ -17,7 +17,10 @@ async fn pour(stream: &mut SendStream<Bytes>, sent: &AtomicUsize) {
         stream.reserve_capacity(16 * 1024);
         let capacity = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await;
         let Some(Ok(capacity)) = capacity else { return };
-        if stream.send_data(vec![b'x'; capacity].into(), false).is_err() {
+        if stream
+            .send_data(vec![b'x'; capacity].into(), false)
+            .is_err()
+        {
             return;
         }
         sent.fetch_add(capacity, Ordering::SeqCst);
@@ -70,7 +73,10 @@ fn a_slow_client_slows_the_upstream() {
         let mut read = 0;
         while read < 10 * BOUND {
             let data = incoming.data().await.unwrap().unwrap();
-            incoming.flow_control().release_capacity(data.len()).unwrap();
+            incoming
+                .flow_control()
+                .release_capacity(data.len())
+                .unwrap();
             read += data.len();
         }
         let after = settled(&sent).await;
@@ -120,7 +126,10 @@ fn a_slow_upstream_slows_the_client() {
         assert_eq!(other.status, 200);
         pouring.abort();
         drop(response);
-        until("the upstream learns of it", || upstream.cancelled().len() == 1).await;
+        until("the upstream learns of it", || {
+            upstream.cancelled().len() == 1
+        })
+        .await;
     });
 }
 
@@ -130,7 +139,10 @@ fn both_sides_may_speak_in_turn() {
         let mut stream = call.begin(200, &[], false);
         let incoming = call.request.body_mut();
         while let Some(Ok(data)) = incoming.data().await {
-            incoming.flow_control().release_capacity(data.len()).unwrap();
+            incoming
+                .flow_control()
+                .release_capacity(data.len())
+                .unwrap();
             stream.send_data(data, false).unwrap();
         }
         stream.send_data(Bytes::new(), true).unwrap();
@@ -176,8 +188,7 @@ fn a_slot_ends_with_its_stream() {
         upstream.url()
     );
     let service = Service::start(&["gateway"], &config);
-    let held =
-        || Metrics::of(&service).get("fluxgate_slots_held{rule_set=\"s\",rule=\"r\"}");
+    let held = || Metrics::of(&service).get("fluxgate_slots_held{rule_set=\"s\",rule=\"r\"}");
     block_on(async {
         let mut client = Http2Client::connect(service.address("gateway")).await;
         for path in ["/ends", "/trailers", "/reset", "/cancelled"] {
