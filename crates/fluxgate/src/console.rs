@@ -1,6 +1,7 @@
 //! The console: a web page that is part of the program.
 //!
-//! The files in `console` are served as they are; there is no build step.
+//! The files in `console` are served as they are, but for comments and indentation of scripts; there is
+//! no build step.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -25,6 +26,9 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
+
+/// The start of a type in a comment.
+const TYPE: &str = "/** @";
 
 macro_rules! files {
     ($($path:literal),* $(,)?) => {
@@ -112,7 +116,7 @@ const FILES: &[(&str, &str)] = &files![
 struct File {
     kind: HeaderValue,
     etag: HeaderValue,
-    plain: &'static str,
+    plain: Bytes,
     compressed: Bytes,
 }
 
@@ -124,8 +128,13 @@ static BY_PATH: LazyLock<HashMap<&str, File>> = LazyLock::new(|| {
 });
 
 impl File {
-    fn new(path: &str, text: &'static str) -> Self {
-        let etag = HeaderValue::from_str(&format!("\"{}\"", etag_of(text)));
+    fn new(path: &str, text: &str) -> Self {
+        let text = if path.ends_with(".js") || path.ends_with(".css") {
+            without_comments(text)
+        } else {
+            text.to_owned()
+        };
+        let etag = HeaderValue::from_str(&format!("\"{}\"", etag_of(&text)));
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         // Writing to memory does not fail.
         let compressed = encoder
@@ -135,10 +144,80 @@ impl File {
             kind: kind_of(path),
             // Hexadecimal digits are valid in a header.
             etag: etag.unwrap_or(HeaderValue::from_static("\"\"")),
-            plain: text,
+            plain: text.into(),
             compressed: compressed.unwrap_or_default().into(),
         }
     }
+}
+
+/// Returns a script or a style without comments that stand on lines of their own, types, indentation
+/// and the ends of lines that need none. Lines inside of a template literal stay as they are, but
+/// none may begin inside of another one and span lines. It is no parser: a script that it would change in
+/// another way fails the tests.
+fn without_comments(script: &str) -> String {
+    let mut sent = String::with_capacity(script.len());
+    let (mut in_comment, mut in_template) = (false, false);
+    for line in script.lines() {
+        if in_template {
+            push_line(&mut sent, line);
+            in_template = !toggles_template(line);
+            continue;
+        }
+        let mut code = line.trim();
+        if in_comment {
+            let Some((_, behind)) = code.split_once("*/") else {
+                continue;
+            };
+            in_comment = false;
+            code = behind.trim();
+        }
+        if code.starts_with("//") {
+            continue;
+        }
+        if code.starts_with("/*") {
+            let behind = code.split_once("*/").map(|(_, behind)| behind);
+            in_comment = behind.is_none();
+            if behind.is_none_or(str::is_empty) {
+                continue;
+            }
+        }
+        let code = without_types(code);
+        in_template = toggles_template(&code);
+        // What is behind `//` would go on in the next line.
+        let needs_end =
+            in_template || code.contains("//") || !code.ends_with([',', ';', '(', '[', '{']);
+        if needs_end {
+            push_line(&mut sent, &code);
+        } else {
+            sent.push_str(&code);
+        }
+    }
+    sent
+}
+
+fn push_line(sent: &mut String, line: &str) {
+    if !line.is_empty() {
+        sent.push_str(line);
+        sent.push('\n');
+    }
+}
+
+/// Returns whether a template literal begins on a line and does not end there, or the reverse.
+fn toggles_template(line: &str) -> bool {
+    line.matches('`').count() % 2 == 1
+}
+
+fn without_types(line: &str) -> String {
+    let mut rest = line;
+    let mut code = String::with_capacity(line.len());
+    while let Some((before, comment)) = rest.split_once(TYPE)
+        && let Some((_, behind)) = comment.split_once("*/")
+    {
+        code.push_str(before);
+        rest = behind.trim_start();
+    }
+    code.push_str(rest);
+    code.trim().to_owned()
 }
 
 fn kind_of(path: &str) -> HeaderValue {
@@ -194,7 +273,7 @@ pub(crate) async fn serve(request: Request) -> Response {
         *response.body_mut() = if takes_gzip {
             Body::from(file.compressed.clone())
         } else {
-            Body::from(file.plain)
+            Body::from(file.plain.clone())
         };
     }
     response
@@ -225,8 +304,39 @@ mod tests {
     /// The page is small enough to be complete at once, also over a slow connection.
     #[test]
     fn the_page_is_less_than_300_kb() {
-        let size: usize = FILES.iter().map(|(_, text)| text.len()).sum();
+        let size: usize = BY_PATH.values().map(|file| file.plain.len()).sum();
         assert!(size < 300_000, "{size}");
+    }
+
+    #[test]
+    fn code_stays_and_comments_go() {
+        let script = "\
+// A view.
+
+/** @import { A } from \"./a.js\" */
+/**
+ * Returns a list. `b` is
+ * @param {A} b
+ */
+export function list(b) {
+  // Why.
+  const all = /** @type {A[]} */ ([]);
+  for (const each of b) all.push(each); // kept
+  const path = \"/api/**\", other = \"/x/*/y\";
+  /** @type {A} */ (all[0]).run(/** @param {A} c */ (c) => c);
+  return `# Not a comment: ${path}
+  // indented
+`;
+}
+";
+        let expected = "\
+export function list(b) {const all = ([]);for (const each of b) all.push(each); // kept
+const path = \"/api/**\", other = \"/x/*/y\";(all[0]).run((c) => c);return `# Not a comment: ${path}
+  // indented
+`;
+}
+";
+        assert_eq!(without_comments(script), expected);
     }
 
     #[test]

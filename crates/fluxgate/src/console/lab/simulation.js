@@ -17,18 +17,13 @@ export const ALGORITHMS = /** @type {const} */ ([
 export function rulesOf(settings) {
   /** @type {Record<string, string>} */
   const more = {
-    leaky_bucket: settings.shape ? "        shape: true\n" : "",
+    leaky_bucket: settings.shape ? "        shape: true" : "",
     // Longer than any pattern: here slots are freed when requests end.
-    concurrency: "        hold: 1h\n",
+    concurrency: "        hold: 1h",
   };
-  return `rule_sets:\n${ALGORITHMS.map(([id]) => `  ${id}:
-    rules:
-      - id: limit
-        scope: global
-        algorithm: ${id}
-${more[id] ?? ""}\
-        bands: [ { ${bandOf(id, settings)} } ]
-`).join("")}`;
+  const lines = ALGORITHMS.flatMap(([id]) => [`  ${id}:`, "    rules:", "      - id: limit", "        scope: global",
+    `        algorithm: ${id}`, more[id] ?? "", `        bands: [ { ${bandOf(id, settings)} } ]`]);
+  return `${["rule_sets:", ...lines].filter(Boolean).join("\n")}\n`;
 }
 
 /** @param {string} id @param {Settings} settings */
