@@ -54,6 +54,9 @@ pub struct RecordedDecision<'a> {
     pub rule: Option<&'a str>,
 }
 
+/// A rule set, a rule and an encoded identity.
+type CounterKey = (Box<str>, Box<str>, Box<[u8]>);
+
 /// What is known of the counters of one identity of a rule.
 #[derive(Clone, Debug)]
 pub struct CounterTrace {
@@ -96,7 +99,7 @@ impl CounterTrace {
         rules_since: Timestamp,
     ) -> Vec<Self> {
         let limiter: VirtualLimiter = Limiter::new(rules.clone(), virtual_store());
-        let mut places: HashMap<(Box<str>, Box<str>, Box<[u8]>), usize> = HashMap::new();
+        let mut places: HashMap<CounterKey, usize> = HashMap::new();
         let mut traces: Vec<Self> = Vec::new();
         for decision in decisions {
             let (rule_set, at) = (decision.rule_set, decision.at);

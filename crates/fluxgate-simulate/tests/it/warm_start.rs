@@ -135,7 +135,11 @@ fn assert_reproduces(name: &str, replayed: &Replayed) {
     } = *replayed;
     assert!(recorded > requests / 10, "{name}: {replayed:?}");
     // The two counts of a sliding window cannot be told apart, so that up to a window is wrong.
-    let most = if name.contains("sliding_window") { 3 } else { 1 };
+    let most = if name.contains("sliding_window") {
+        3
+    } else {
+        1
+    };
     assert!(
         recorded.abs_diff(denied) * 100 <= requests * most,
         "{name}: {replayed:?}"

@@ -58,7 +58,7 @@ test("matches", () => {
 });
 
 test("details", () => {
-  assert.deepEqual(details(rule({})), []);
+  assert.deepEqual(details(rule({ notify: [] })), []);
   assert.deepEqual(details(rule({
     mode: "shadow", rollout: "12.5%", group: "plan", on_exceed: "wait", max_wait_ms: 2000, priority: -1,
     lease: { share: "20%", for_ms: 1000 }, bands: [{ id: "b0", capacity: 3, hold_ms: 60000 }],

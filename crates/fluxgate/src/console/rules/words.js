@@ -54,7 +54,7 @@ export function details(rule, timeWords = (at) => new Date(at).toISOString()) {
       + "at most." : "",
     hold ? `A slot expires after ${duration(hold)} unless renewed.` : "",
     overrideWords(rule, timeWords),
-    notify ? `Sends an event when an identity has used ${listed(notify, "or")} of a limit.` : "",
+    notify?.length ? `Sends an event when an identity has used ${listed(notify, "or")} of a limit.` : "",
     missingWords(rule),
     priority === 100 ? "" : `Priority ${priority}: rules with a lower number are evaluated first.`,
   ].filter(Boolean);
