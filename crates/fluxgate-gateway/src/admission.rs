@@ -66,6 +66,9 @@ pub(crate) struct AdmissionPolicy<E> {
     calls: CallPolicy,
 }
 
+/// Why a request is not forwarded, and its route, if it has one.
+type RouteError<'g> = (GatewayError, Option<&'g Arc<Route>>);
+
 impl<E: Engine> AdmissionPolicy<E> {
     pub(crate) fn new(engine: Arc<E>, routes: Routes, bodies: &Arc<BodyBuffer>) -> Self {
         Self {
@@ -175,7 +178,6 @@ impl<E: Engine> AdmissionPolicy<E> {
     /// Returns the answer to the question of a browser whether a page of another site may send a
     /// request, if this is one and its route says who may. Nothing is charged for it. The route is
     /// that of the request in question, as far as its method and its path tell.
-    #[expect(clippy::type_complexity, reason = "an answer, or why the page may not")]
     fn answer_preflight<'g, H: RequestHead>(
         &'g self,
         request: &ReceivedRequest<'_, H>,
@@ -202,7 +204,7 @@ impl<E: Engine> AdmissionPolicy<E> {
         &self,
         request: &ReceivedRequest<'_, H>,
         origin: &Origin<'_>,
-    ) -> Result<(&Arc<Route>, bool), (GatewayError, Option<&Arc<Route>>)> {
+    ) -> Result<(&Arc<Route>, bool), RouteError<'_>> {
         let found = self.routes.find(
             request.head,
             request.head.method(),

@@ -109,10 +109,6 @@ struct AttemptFailure {
 }
 
 /// A request whose response has begun.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every value is a response over HTTP/1.1"
-)]
 enum Sent<T> {
     Http1(Exchange, T),
     Http2(Http2Exchange, T),

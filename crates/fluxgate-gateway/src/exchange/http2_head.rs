@@ -1,5 +1,6 @@
 //! The head of a request over HTTP/2.
 
+use http::header::CONTENT_LENGTH;
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 
@@ -24,11 +25,13 @@ pub(super) fn read_head(bytes: &[u8], scheme: Scheme) -> Option<(Request<()>, &[
         let (name, value) = (&line[..colon], line.get(colon + 2..)?);
         match HeaderKind::of(std::str::from_utf8(name).ok()?) {
             HeaderKind::Host => authority = Some(Authority::try_from(value).ok()?),
+            // Without leading zeros, which some servers refuse.
+            HeaderKind::ContentLength => {
+                let length: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+                headers.insert(CONTENT_LENGTH, length.into());
+            }
             // `TE` is `trailers`.
-            HeaderKind::EndToEnd
-            | HeaderKind::ContentLength
-            | HeaderKind::Te
-            | HeaderKind::Trailer => {
+            HeaderKind::EndToEnd | HeaderKind::Te | HeaderKind::Trailer => {
                 let name = HeaderName::from_bytes(name).ok()?;
                 headers.append(name, HeaderValue::from_bytes(value).ok()?);
             }
@@ -73,7 +76,7 @@ mod tests {
     fn a_head_keeps_its_meaning() {
         let head = "POST /a%2Fb?c=[d] HTTP/1.1\r\nhost: a.example:80\r\nX-A: 1\r\nx-a: 2\r\n\
                     cookie: a=b; c=d\r\nx-empty: \r\nte: trailers\r\nconnection: te\r\n\
-                    content-length: 2\r\n\r\nhi";
+                    content-length: 02\r\n\r\nhi";
         let (request, rest) = read(head).unwrap();
         assert_eq!(rest, b"hi");
         assert_eq!(request.method(), "POST");

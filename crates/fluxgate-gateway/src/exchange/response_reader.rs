@@ -10,6 +10,10 @@ use super::http2_reader::Http2Reader;
 
 /// Reads the body of a response.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every value is a response over HTTP/1.1"
+)]
 pub(crate) enum BodyReader {
     Http1(Http1Reader),
     Http2(Http2Reader),

@@ -235,7 +235,14 @@ impl Call {
         headers.extend(authority.map(|host| ("host".to_owned(), host)));
         let request = WireRequest {
             method: self.request.method().to_string(),
-            target: uri.path_and_query().unwrap().to_string(),
+            // As over HTTP/1.1: a character for each byte.
+            target: uri
+                .path_and_query()
+                .unwrap()
+                .as_str()
+                .bytes()
+                .map(char::from)
+                .collect(),
             version: "HTTP/2".to_owned(),
             headers,
             body,

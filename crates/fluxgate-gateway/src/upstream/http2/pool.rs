@@ -70,7 +70,7 @@ impl DialFailure {
         match self {
             Self::Busy => GatewayError::Busy,
             Self::Unreachable(kind, why) => GatewayError::connecting(io::Error::new(*kind, &**why)),
-            Self::Unusable(why) => GatewayError::BadResponse(*why),
+            Self::Unusable(why) => GatewayError::BadResponse(why),
         }
     }
 }

@@ -197,7 +197,7 @@ fn a_failed_store_is_a_status_of_grpc() {
     let upstream = Http2Upstream::start();
     let config = format!(
         "store: {{ redis: {{ url: '{}' }} }}\nfilters: {{ f: {{ rule_set: s }} }}\n\
-         rule_sets: {{ s: {{ rules: [ {{ id: r, scope: global, on_error: deny, bands: [ {{ capacity: 99, window: 1m }} ] }} ] }} }}\n",
+         rule_sets: {{ s: {{ on_error: deny, rules: [ {{ id: r, scope: global, bands: [ {{ capacity: 99, window: 1m }} ] }} ] }} }}\n",
         redis.url()
     );
     let service = start(&upstream.url(), "filters: [f],", &config);
@@ -282,7 +282,7 @@ rule_sets: { s: { rules: [ { id: r, scope: global, on_exceed: wait, max_wait: 10
 ";
     let service = start(&upstream.url(), "filters: [f],", config);
     let mut http = client(&service);
-    let start = fluxgate_testkit::Stopwatch::start();
+    let start = fluxgate_testkit::now();
     for _ in 0..3 {
         let headers = [("Content-Type", "application/grpc")];
         let answer = http.request("POST", "/p.S/M", &headers, "12345");

@@ -90,8 +90,16 @@ fn requests_of_either_protocol_get_there_alike() {
     }
 }
 
-/// The responses of the upstream, by path: status, headers and body.
-const RESPONSES: &[(&str, u16, &[(&str, &str)], &str)] = &[
+/// Path, status, headers and body of a response.
+type Response = (
+    &'static str,
+    u16,
+    &'static [(&'static str, &'static str)],
+    &'static str,
+);
+
+/// The responses of the upstream.
+const RESPONSES: &[Response] = &[
     (
         "/length",
         200,
@@ -113,7 +121,7 @@ fn responses_get_back_alike() {
         let known = RESPONSES.iter().find(|(known, ..)| *known == path);
         let (_, status, headers, body) = known.expect("a known path");
         let is_head = call.request.method() == "HEAD";
-        call.answer(*status, headers, if is_head { "" } else { *body });
+        call.answer(*status, headers, if is_head { "" } else { body });
     });
     let service = gateway_to(&upstream, "");
     let mut client = RawClient::connect(service.address("gateway"));
@@ -264,7 +272,7 @@ fn curl_reaches_an_upstream_over_http2() {
         ("--http2-prior-knowledge", "HTTP/2 200"),
     ] {
         let mut curl = Command::new("curl");
-        curl.args(["-sS", "-i", flag, &url, "-T", "/proc/self/status"]);
+        curl.args(["-sS", "-i", flag, &url, "-T", "Cargo.toml"]);
         let output = curl.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains(status_line) && text.ends_with("ok"), "{text}");

@@ -62,7 +62,8 @@ fn a_slow_client_slows_the_upstream() {
     });
     let service = gateway_to(&upstream, "");
     block_on(async {
-        let mut client = Http2Client::connect(service.address("gateway")).await;
+        // One response cannot fill the window of the whole connection.
+        let mut client = Http2Client::with_window(service.address("gateway"), 32 * 1024).await;
         let (response, _) = client.begin(request("GET", "/endless", &[]), true).await;
         let mut incoming = response.await.unwrap().into_body();
         let before = settled(&sent).await;
@@ -157,7 +158,10 @@ fn both_sides_may_speak_in_turn() {
             assert_eq!(incoming.data().await.unwrap().unwrap(), word);
         }
         stream.send_data(Bytes::new(), true).unwrap();
-        assert!(incoming.data().await.is_none());
+        // The end may come with an empty part.
+        let rest = incoming.data().await;
+        assert!(rest.is_none_or(|rest| rest.unwrap().is_empty()));
+        assert!(incoming.is_end_stream());
     });
 }
 
@@ -175,6 +179,10 @@ fn a_slot_ends_with_its_stream() {
         }
         let mut stream = call.begin(200, &[], false);
         stream.send_data("first".into(), false).unwrap();
+        if ["/reset", "/cancelled"].contains(&path.as_str()) {
+            // The library does not send what is queued when it resets a stream.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         match path.as_str() {
             "/ends" => stream.send_data("last".into(), true).unwrap(),
             "/trailers" => stream.send_trailers(http::HeaderMap::new()).unwrap(),
