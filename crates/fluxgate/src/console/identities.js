@@ -22,7 +22,7 @@ const HINT = "A user, an API key, an address or any other value that rules count
 
 /** @param {import("./main.js").Context} context */
 export function view(context) {
-  const { signal, live } = context;
+  const { signal, live, session } = context;
   let { params } = context;
   const input = textInput({ type: "search", name: "search", "aria-describedby": "id-search-hint", oninput: typed });
   const form = h("form.id-search", { role: "search", "aria-label": "Identities", onsubmit: submit },
@@ -125,8 +125,8 @@ export function view(context) {
       .filter(({ rule }) => rule.key.length > 0).slice(0, TRIED));
     // Without an answer, the order stays as it is.
     const [, listed] = await Promise.allSettled([readStates(tried.flat(), round.signal),
-      get(`/v1/usage?${new URLSearchParams({ search: text, n: "20" })}`, round.signal)]);
-    const rows = listed.status === "fulfilled" ? listed.value.usage : [];
+      session.history && get(`/v1/usage?${new URLSearchParams({ search: text, n: "20" })}`, round.signal)]);
+    const rows = listed.status === "fulfilled" && listed.value ? listed.value.usage : [];
     const isListed = (/** @type {string} */ part) => rows.some((/** @type {{identity: string}} */ { identity }) =>
       ` ${identity} `.includes(` ${part}=${text} `));
     const rank = (/** @type {number} */ index) => tried[index].some(isUsed) || isListed([...options[index].keys()][0]) ? 0 : 1;

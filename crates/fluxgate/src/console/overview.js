@@ -19,6 +19,7 @@ export function view(context) {
     element: h("div.stack",
       pageHead("Overview", [], context.session.demo && demoTraffic(context)),
       decisions.first, decisions.element, fleetStrip(context),
-      h("div.cards", limitedCard(context), runningOutCard(context), rules.element, happenedCard(context))),
+      h("div.cards", limitedCard(context), context.session.history && runningOutCard(context), rules.element,
+        happenedCard(context))),
   };
 }

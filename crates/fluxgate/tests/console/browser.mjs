@@ -345,11 +345,11 @@ class Page {
   }
 
   async click(role, name, within) {
-    const element = await until(`the ${role} ${name} can be used`, async () => {
+    // It is found again each time: the page may draw it again at the last moment.
+    await until(`the ${role} ${name} can be used`, async () => {
       const [found] = await this.all(role, name, within);
-      return found && !(await found.call((node) => Boolean(node.disabled))) && found;
+      return found && !(await found.call((node) => Boolean(node.disabled))) && found.tryClick();
     }, { explain: () => this.describe() });
-    await element.click();
   }
 
   async #document() {

@@ -77,21 +77,24 @@ export class Element {
 
   /** Clicks on the middle, as a person does: what is in front gets the click. */
   async click() {
-    await until(`${this.name} gets the click`, async () => {
-      const { x, y } = await this.middle();
-      const inFront = await this.call((element, x, y) => {
-        window.wasClicked = false;
-        element.addEventListener("click", () => (window.wasClicked = true), { once: true, capture: true });
-        const front = document.elementFromPoint(x, y);
-        return element.contains(front) || front?.closest("label")?.contains(element);
-      }, x, y);
-      if (!inFront) return false;
-      await this.page.mouse("mouseMoved", x, y);
-      await this.page.mouse("mousePressed", x, y, 1);
-      await this.page.mouse("mouseReleased", x, y);
-      // It may have moved at the last moment.
-      return this.page.evaluate(() => window.wasClicked);
-    }, { explain: () => this.page.describe() });
+    await until(`${this.name} gets the click`, () => this.tryClick(), { explain: () => this.page.describe() });
+  }
+
+  /** Clicks once, and returns whether the element got the click. */
+  async tryClick() {
+    const { x, y } = await this.middle();
+    const inFront = await this.call((element, x, y) => {
+      window.wasClicked = false;
+      element.addEventListener("click", () => (window.wasClicked = true), { once: true, capture: true });
+      const front = document.elementFromPoint(x, y);
+      return element.contains(front) || front?.closest("label")?.contains(element);
+    }, x, y);
+    if (!inFront) return false;
+    await this.page.mouse("mouseMoved", x, y);
+    await this.page.mouse("mousePressed", x, y, 1);
+    await this.page.mouse("mouseReleased", x, y);
+    // It may have moved at the last moment.
+    return this.page.evaluate(() => window.wasClicked);
   }
 
   /** Replaces the text of a field. */

@@ -400,6 +400,7 @@ browserTest("without a record of denials, lists those of the last minute", { con
   await open(page, service, "#/identities", "Identities");
   await (await page.find("table", "Identities that were denied most")).shows(/user=ann .* 2 denials/);
   await page.shows("Within the last minute: history is false in the config.");
+  assert.equal(await page.has("button", "At the limit"), false);
   await page.click("link", "user=ann");
   await page.shows("What happened is not recorded: history is false in the config.");
 });

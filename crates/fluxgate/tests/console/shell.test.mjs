@@ -313,6 +313,8 @@ browserTest("hostile values are text in every view", { stored: true }, async (pa
     await page.says("status", "Applied.");
     await page.click("link", "History");
     await page.find("heading", `History of ${set}`);
+    // All changes are listed together.
+    await page.find("button", "See the text");
     for (const see of await page.all("button", /^See the/)) await see.click();
     await isText("history", HOSTILE[1]);
   }

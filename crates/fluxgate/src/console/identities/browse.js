@@ -33,7 +33,9 @@ const BOUND = " Of the 1,000 heaviest.";
 
 /** @param {Context} context @param {Entry[]} entries */
 export function browse({ session, signal, params }, entries) {
-  let order = /** @type {Order} */ (ORDERS.find(([name]) => name === params.get("show"))?.[0] ?? "denied");
+  // What is used is part of the record.
+  const offered = session.history ? ORDERS : [ORDERS[0]];
+  let order = /** @type {Order} */ (offered.find(([name]) => name === params.get("show"))?.[0] ?? "denied");
   let range = "60";
   let search = "";
   let offset = 0;
@@ -67,7 +69,7 @@ export function browse({ session, signal, params }, entries) {
   function path() {
     const [set, id] = rule.value.split("/");
     const query = new URLSearchParams({ n: String(rowsShown()), ...(set ? { rule_set: set, rule: id } : {}) });
-    if (order === "denied" && !session.history) return `/v1/top?by=denied&window=60s&${query}`;
+    if (!session.history) return `/v1/top?by=denied&window=60s&${query}`;
     query.set("offset", String(offset));
     if (search !== "") query.set("search", search);
     if (order !== "denied") return `/v1/usage?by=${order}&${query}`;
@@ -101,7 +103,7 @@ export function browse({ session, signal, params }, entries) {
   function show(rows, total, isComplete) {
     const [none, what] = WORDS[order];
     const place = total === 0 ? "" : `${number(offset + 1)} to ${number(offset + rows.length)} of ${number(total)}. `;
-    setText(text, place + (session.history || order !== "denied" ? what : "Within the last minute: history is false in the config.")
+    setText(text, place + (session.history ? what : "Within the last minute: history is false in the config.")
       + (order === "denied" || order === "slots" ? "" : BOUND) + (isComplete ? "" : " Only the newest 100,000 rows are counted."));
     previous.disabled = offset === 0;
     next.disabled = offset + rows.length >= total;
@@ -144,7 +146,7 @@ export function browse({ session, signal, params }, entries) {
       ];
     }), 4);
 
-  const orders = segmented("Show", ORDERS, order, (value) => {
+  const orders = segmented("Show", offered, order, (value) => {
     order = value;
     restart();
   });

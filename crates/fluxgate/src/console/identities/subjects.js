@@ -102,7 +102,7 @@ export async function discover(values, handle, session, signal) {
   const recent = filters.length > 0 ? by.toString() : `handle=${handle}`;
   /** @type {[Promise<any>, Promise<any>, Promise<any>]} */
   const calls = [
-    filters.length > 0 ? get(`/v1/usage?n=${MAX_FOUND}&${by}`, signal) : Promise.resolve(null),
+    session.history && filters.length > 0 ? get(`/v1/usage?n=${MAX_FOUND}&${by}`, signal) : Promise.resolve(null),
     session.history && one ? get(`/v1/denials?n=${MAX_FOUND}&${new URLSearchParams({ identity: one })}`, signal)
       : Promise.resolve(null),
     session.records && one ? get(`/v1/recent?n=${MAX_RECENT}&${recent}`, signal) : Promise.resolve(null),

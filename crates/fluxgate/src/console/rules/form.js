@@ -39,6 +39,8 @@ const NEW_RULE = "scope: per_user\nbands: [100/m]";
 export function ruleForm(document, hasSets, set, rule) {
   let chosenSet = set;
   let chosenRule = rule;
+  /** The text that is drawn. @type {string | null} */
+  let drawn = null;
   const body = h("div.stack-small");
   const element = h("section.card.stack-small.rule-form", { "aria-label": "Form" }, h("h2", "Form"), body);
 
@@ -85,6 +87,7 @@ export function ruleForm(document, hasSets, set, rule) {
   }, false);
 
   function draw() {
+    drawn = document.read();
     const focused = element.contains(window.document.activeElement)
       ? /** @type {HTMLElement} */ (window.document.activeElement).getAttribute("name") : null;
     try {
@@ -278,8 +281,8 @@ export function ruleForm(document, hasSets, set, rule) {
   }
 
   return { element, draw: () => {
-    // While somebody edits in the form, it is not drawn again.
-    if (!element.contains(window.document.activeElement)) draw();
+    // While somebody edits in the form, or is about to click on what is as it was, it is not drawn again.
+    if (document.read() !== drawn && !element.contains(window.document.activeElement)) draw();
   } };
 }
 

@@ -68,6 +68,8 @@ export async function workbench(context, name, sets) {
 
   let diffTimer = 0;
   let isWriting = false;
+  /** The version of theirs in the conflict that is shown. @type {string | null | undefined} */
+  let shownConflict;
   const set = () => name === NEW ? setName.value.trim() : name;
 
   function typed() {
@@ -161,7 +163,11 @@ export async function workbench(context, name, sets) {
       load(theirs.text, theirs);
       return notify("The rules were changed elsewhere. This is their new text.");
     }
-    if (name !== ALL) return showConflict(theirs, false);
+    if (name !== ALL) {
+      // The user may be reading it, or about to click.
+      const isShown = messages.querySelector(".conflict") !== null && shownConflict === theirs.etag;
+      return isShown ? undefined : showConflict(theirs, false);
+    }
     draft.base = theirs.text;
     updateDiff();
     notify("The active rules have changed. Your text stays as it is.");
@@ -173,6 +179,7 @@ export async function workbench(context, name, sets) {
     draft.base = theirs.text;
     keep();
     updateDiff();
+    shownConflict = theirs.etag;
     const difference = h("div");
     const panel = h("section.card.conflict.stack-small", { tabindex: -1, role: "alert" },
       h("h2", `This rule set was ${theirs.etag === null ? "deleted" : "changed"} elsewhere`),
