@@ -29,7 +29,7 @@ pub(super) fn sum(rows: Vec<DenialRow>) -> Vec<DenialRow> {
             None => sums.push(row),
         }
     }
-    sums.sort_by(|a, b| (b.count, b.last_ms).cmp(&(a.count, a.last_ms)));
+    sums.sort_by_key(|sum| std::cmp::Reverse((sum.count, sum.last_ms)));
     sums
 }
 

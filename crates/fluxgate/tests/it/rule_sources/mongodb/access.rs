@@ -57,7 +57,7 @@ fn a_user_logs_in_with_a_password_that_may_be_replaced() {
     assert_eq!(limit(&mut http, "api"), Some(5));
     // An account that loses its password keeps the rules that it had.
     service.dir.write("url", url("bob:other-one@"));
-    service.wait_for_log("new rules are refused; the active rules stay");
+    service.wait_for_log("the rules cannot be read; the active rules stay");
     assert_eq!(limit(&mut http, "api"), Some(5));
     service.dir.write("url", url("ann:hu%2Fsh@"));
     let bands = doc! { "bands": [ { "windowSeconds": 3600, "capacity": 6 } ] };
