@@ -110,7 +110,14 @@ fn one_instance_of_a_fleet_sends_and_another_takes_over_when_it_is_killed() {
         // Events wait while nobody accepts them, and their sender dies.
         receiver.answer(Answer::Status(503));
         let users = 10 * round..10 * round + 10;
-        reach(&services[0], users);
+        reach(&services[0], users.clone());
+        // What is not in the log of the fleet yet would be lost with the instance.
+        wait_until("the log has all events", || {
+            let log = services[0].http().get("/v1/events").body;
+            users
+                .clone()
+                .all(|user| log.contains(&format!("\"user=u{user}\"")))
+        });
         let sender = fluxgate_testkit::wait_for("the sender", || {
             services
                 .iter()
