@@ -34,7 +34,7 @@ pub trait Engine: Send + Sync + 'static {
     fn should_log(&self) -> bool;
 }
 
-/// Is told of every request when it has ended: for an access log and for traces.
+/// Receives every request when it has ended: for an access log and for traces.
 pub trait RequestObserver: fmt::Debug + Send + Sync {
     /// Records a request. Called by threads that serve requests, so it must not wait.
     fn request_ended(&self, request: &EndedRequest<'_>);

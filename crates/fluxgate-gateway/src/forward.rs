@@ -268,7 +268,7 @@ impl Forwarder {
                 assignment.failed(error.ejection_cause(), || error.with_cause());
             }
             let may_try_again = match &retry {
-                // A body of which some was taken cannot be sent again.
+                // A body that was taken in part cannot be sent again.
                 Some(retry) if is_upstream => {
                     (failure.is_sent || failure.may_try_next)
                         && retry.permits_after(count, error, failure.is_sent)

@@ -39,16 +39,16 @@ pub struct Gateway<E> {
     pub(crate) forwarder: Forwarder,
     /// The counts of requests without a route.
     pub(crate) unrouted: Arc<ResponseCounts>,
-    /// Is told of every request, if there is an access log or if requests are traced.
+    /// Receives every request, if there is an access log or if requests are traced.
     pub(crate) observer: Option<Arc<dyn RequestObserver>>,
 }
 
-/// Who is told what happens in a gateway.
+/// The observers of a gateway.
 #[derive(Debug)]
 pub struct Observers {
-    /// Is told when upstreams go out, and when they come back.
+    /// Receives upstreams that go out, and that come back.
     pub upstreams: Arc<dyn UpstreamObserver>,
-    /// Is told of every request when it has ended.
+    /// Receives every request when it has ended.
     pub requests: Option<Arc<dyn RequestObserver>>,
 }
 

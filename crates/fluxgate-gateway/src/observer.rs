@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Is told when an upstream goes out, or comes back.
+/// Receives upstreams that go out, and that come back.
 pub trait UpstreamObserver: fmt::Debug + Send + Sync {
     /// Records a change. Called rarely, but by threads that serve requests, so it must not wait.
     fn upstream_changed(&self, change: &UpstreamChange<'_>);

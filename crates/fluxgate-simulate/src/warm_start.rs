@@ -91,7 +91,7 @@ pub struct StartCharge {
 }
 
 impl CounterTrace {
-    /// Returns what a recording tells of all counters of `rules`, those with the most requests first.
+    /// Returns what a recording says about each counter of `rules`, the busiest counter first.
     /// Decisions before `rules_since` were made by other rules.
     pub fn all(
         rules: &RuleSets,

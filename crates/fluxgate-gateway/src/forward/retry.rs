@@ -30,7 +30,7 @@ impl<'r> Retry<'r> {
         })
     }
 
-    /// Returns whether to try again after so many attempts, the last of which failed.
+    /// Returns whether to try again after `attempts`, if the last one failed.
     pub(super) fn permits_after(self, attempts: u32, error: &GatewayError, is_sent: bool) -> bool {
         let on = &self.config.on;
         let is_kind = match error {
@@ -43,8 +43,8 @@ impl<'r> Retry<'r> {
         is_listed && (self.is_repeatable || !is_sent) && self.has_budget(attempts)
     }
 
-    /// Returns whether to try again after so many attempts, the last of which got a response with
-    /// this status.
+    /// Returns whether to try again after `attempts`, if the last one got a response with this
+    /// status.
     pub(super) fn permits_instead(self, attempts: u32, status: u16) -> bool {
         let is_listed = self.config.on.statuses.contains(&status);
         is_listed && self.is_repeatable && self.has_budget(attempts)

@@ -1,4 +1,4 @@
-//! Connections to upstreams over HTTP/2, each of which carries many requests.
+//! Connections to upstreams over HTTP/2. Each carries many requests.
 
 mod connection;
 mod frame_watch;
