@@ -102,7 +102,10 @@ fn a_slot_and_a_request_are_taken_while_the_body_arrives() {
     let redis = RedisServer::start();
     for store in [
         "",
-        &format!("store: {{ redis: {{ url: \"{}\" }} }}\n", redis.url()),
+        &format!(
+            "store: {{ redis: {{ url: \"{}\", deadline: 10s }} }}\n",
+            redis.url()
+        ),
     ] {
         check_what_a_slow_body_takes(store);
     }

@@ -286,7 +286,10 @@ fn decisions_without_the_store_have_an_outcome_of_their_own() {
         ),
     ] {
         let server = RedisServer::start();
-        let store = format!("store: {{ redis: {{ url: \"{}\" }} }}\n", server.url());
+        let store = format!(
+            "store: {{ redis: {{ url: \"{}\", deadline: 10s }} }}\n",
+            server.url()
+        );
         let service = Service::start(&[], &format!("{store}{}", rules(on_error)));
         let before = check(&service, &json!({ "user": "bob" }));
         assert_eq!(before["outcome"], "allowed");
