@@ -102,8 +102,13 @@ fn test_commands_name_tests_that_exist() {
         if filters.is_empty() || filters == "--doc" {
             continue;
         }
-        let filters = filters.strip_prefix("--test it");
-        let filters = filters.unwrap_or_else(|| panic!("{}: no `--test it`", context()));
+        let binary = if name == "fluxgate" {
+            "--test program"
+        } else {
+            "--test it"
+        };
+        let filters = filters.strip_prefix(binary);
+        let filters = filters.unwrap_or_else(|| panic!("{}: no `{binary}`", context()));
         for filter in filters.split_whitespace().filter(|it| *it != "--") {
             assert!(
                 test_names::in_crate(name, filter),
