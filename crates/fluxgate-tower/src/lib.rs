@@ -86,4 +86,6 @@ mod documents {
     struct Middleware;
     #[doc = include_str!("../../../docs/redis.md")]
     struct Redis;
+    #[doc = include_str!("../../../docs/start/axum.md")]
+    struct StartAxum;
 }

@@ -15,6 +15,7 @@ mod migrating;
 mod names;
 mod numbers;
 mod session;
+mod sizing;
 mod test_names;
 mod texts;
 mod translations;
@@ -23,7 +24,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 49] = [
+const KINDS: [(&str, &str); 52] = [
     ("console", "docs::session::"),
     ("go", "docs::clients::"),
     ("java", "docs::clients::"),
@@ -48,6 +49,7 @@ const KINDS: [(&str, &str); 49] = [
     ),
     ("json requests", "docs::files::the_simulations"),
     ("nginx", "docs::migrating::"),
+    ("nginx proxy", "docs::clients::"),
     ("python", "docs::clients::"),
     ("rust", "docs::files::every_program"),
     ("rust,no_run", "docs::files::every_program"),
@@ -81,11 +83,13 @@ const KINDS: [(&str, &str); 49] = [
     ("text summary", "docs::files::the_simulations"),
     ("text tls-clients", "service::tls::the_documented_clients"),
     ("text usage", "docs::texts::the_usage"),
+    ("xml part", "docs::clients::"),
     ("yaml", "docs::files::every_config_and_rule_file"),
     ("yaml bucket4j", "docs::migrating::"),
     ("yaml envoy-ratelimit", "docs::migrating::"),
     ("yaml kong", "docs::migrating::"),
     ("yaml openfluxgate", "docs::migrating::"),
+    ("yaml proxy", "docs::clients::"),
     ("yaml spring-cloud-gateway", "docs::migrating::"),
     ("yaml envoy", "service::grpc::envoy::"),
     ("yaml envoy-late", "service::grpc::envoy::"),
@@ -94,13 +98,15 @@ const KINDS: [(&str, &str); 49] = [
 ];
 
 /// Commands in the documents that the tests do not run, with the reason.
-pub(crate) const NOT_RUN: [(&str, &str); 7] = [
-    ("scripts/test", "it runs this test"),
+pub(crate) const NOT_RUN: [(&str, &str); 6] = [
     (
         "PATH=$PWD/target/release:$PATH",
         "the tests put their own binary into the path",
     ),
-    ("redis-server", "the tests start one on another port"),
+    (
+        "redis-server",
+        "the tests start one on another port, again if it has ended",
+    ),
     (
         "systemctl daemon-reload && systemctl enable --now fluxgate",
         "needs systemd; systemd-analyze and strace check the unit",
@@ -118,6 +124,10 @@ pub(crate) const NOT_RUN: [(&str, &str); 7] = [
         "needs a cluster; the manifests are built and checked by their schemas",
     ),
 ];
+
+fn is_not_run(command: &str) -> bool {
+    NOT_RUN.iter().any(|(it, _)| *it == command)
+}
 
 /// Returns the paths of all documents, relative to the root, without translations.
 fn documents() -> Vec<String> {
@@ -141,7 +151,9 @@ fn markdown_files() -> Vec<String> {
         "dashboards",
         "deploy",
         "docs",
+        "docs/course",
         "docs/migrating",
+        "docs/start",
         "examples",
     ] {
         let files = fs::read_dir(project_file(folder)).unwrap();

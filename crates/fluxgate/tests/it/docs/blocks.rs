@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{NOT_RUN, read};
+use super::{is_not_run, read};
 
 /// A code block.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Block {
     /// Returns the commands that the tests can run.
     pub(crate) fn runnable(&self) -> Vec<Step> {
         let mut steps = self.commands();
-        steps.retain(|step| !NOT_RUN.iter().any(|(command, _)| *command == step.command));
+        steps.retain(|step| !is_not_run(&step.command));
         steps
     }
 }

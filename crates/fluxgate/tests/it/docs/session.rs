@@ -8,7 +8,7 @@ use std::thread;
 use fluxgate_testkit::ports::{self, Port};
 use fluxgate_testkit::{Http, Program, RedisServer, wait_until};
 
-use super::{Block, documents};
+use super::{Block, documents, is_not_run};
 use crate::support::Dir;
 
 /// The ports in the documents, except that of Redis.
@@ -95,7 +95,13 @@ impl Session {
     /// Runs the commands of a block. Starting a service stops those of earlier blocks.
     fn type_in(&mut self, block: &Block) {
         let mut earlier = Some(std::mem::take(&mut self.services));
-        for step in block.runnable() {
+        for step in block.commands() {
+            if step.command == "redis-server" && !self.redis.is_running() {
+                self.redis.restart();
+            }
+            if is_not_run(&step.command) {
+                continue;
+            }
             let command = match step.command.strip_prefix("cargo run --release") {
                 Some("") => "fluxgate run".to_owned(),
                 Some(rest) => rest.replacen(" --", "fluxgate", 1),

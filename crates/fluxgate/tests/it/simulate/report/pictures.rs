@@ -1,11 +1,11 @@
-//! The pictures of `docs/algorithms.md` are charts of `simulate --report`.
+//! The pictures of `docs/algorithms.md` and of the course are charts of `simulate --report`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::docs::only;
+use crate::docs::{Block, first_of, only};
 use crate::support::{Dir, project_file};
 
 const ALGORITHMS: [&str; 5] = [
@@ -48,18 +48,53 @@ fn the_pictures_are_those_of_the_report() {
     let (page, run) = super::report(&dir, &traffic(), &[]);
     assert_eq!(run.code, Some(0));
     for algorithm in ALGORITHMS {
-        let drawn = picture(&page, algorithm);
-        assert!(drawn.len() < 30_000, "{algorithm}: {}", drawn.len());
-        let path = project_file(&format!("docs/images/{algorithm}.svg"));
-        if std::env::var_os("FLUXGATE_DRAW").is_some() {
-            fs::write(&path, &drawn).unwrap();
-        }
-        let kept = fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            kept == drawn,
-            "docs/images/{algorithm}.svg is not what is drawn; FLUXGATE_DRAW=1 draws it anew"
-        );
+        assert_drawn(algorithm, &picture(&page, algorithm));
     }
+}
+
+/// The steps of the course and the charts that they show.
+const COURSE: [(&str, &str); 5] = [
+    ("1-fixed-window", "fixed_window"),
+    ("2-sliding-log", "sliding_log"),
+    ("3-sliding-window", "sliding_window"),
+    ("4-buckets", "token_bucket"),
+    ("4-buckets", "leaky_bucket"),
+];
+
+/// Every step has the same limit, and makes the same requests by its first command.
+#[test]
+fn the_pictures_of_the_course_are_those_of_the_report() {
+    for (step, algorithm) in COURSE {
+        let document = format!("docs/course/{step}.md");
+        let blocks = Block::all_of(&document);
+        let console = blocks.iter().find(|block| block.kind == "console").unwrap();
+        let dir = Dir::with_rules(&first_of(&document, "yaml"));
+        let made = Command::new("bash")
+            .args(["-c", &console.commands()[0].command])
+            .current_dir(dir.path("."))
+            .status();
+        assert!(made.unwrap().success(), "{document}");
+        let (page, run) = super::report(&dir, &dir.read("requests.ndjson"), &[]);
+        assert_eq!(run.code, Some(0), "{document}");
+        assert_drawn(&format!("course-{algorithm}"), &picture(&page, algorithm));
+        let text = fs::read_to_string(project_file(&document)).unwrap();
+        let shown = format!("(../images/course-{algorithm}.svg)");
+        assert!(text.contains(&shown), "{document} lacks {shown}");
+    }
+}
+
+/// Checks that a picture in `docs/images` is what is drawn.
+fn assert_drawn(name: &str, drawn: &str) {
+    assert!(drawn.len() < 30_000, "{name}: {}", drawn.len());
+    let path = project_file(&format!("docs/images/{name}.svg"));
+    if std::env::var_os("FLUXGATE_DRAW").is_some() {
+        fs::write(&path, drawn).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == drawn,
+        "docs/images/{name}.svg is not what is drawn; FLUXGATE_DRAW=1 draws it anew"
+    );
 }
 
 /// Returns the row of an algorithm: admitted, denied, delayed, and the most that are
