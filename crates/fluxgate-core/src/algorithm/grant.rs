@@ -51,6 +51,8 @@
 //! window that is lost is counted from nothing: what was counted before may be spent, and C is
 //! counted again.
 //!
+//! `spec/proofs/leases.py` has these proofs for a machine, for any number of instances.
+//!
 //! # What it costs
 //!
 //! Leased units that are not spent are unavailable to others until they return or end; in a
@@ -186,7 +188,9 @@ impl Grant {
     /// Returns how long a holder may spend the units, from before it sent the request.
     pub fn usable_for(&self, lease: &BandLease) -> Micros {
         let whole = self.window_left.unwrap_or(MAX_LEASE).min(lease.span());
-        Micros::new(whole.get() - whole.get() / MARGIN)
+        // The two clocks show whole microseconds: the store's may be up to one ahead of what it shows.
+        let shown = whole.get().saturating_sub(1);
+        Micros::new(shown - shown.div_ceil(MARGIN))
     }
 }
 

@@ -25,6 +25,7 @@ mod operations;
 mod rule_sources;
 mod service;
 mod simulate;
+mod specification;
 mod support;
 mod terminal;
 mod validate;
