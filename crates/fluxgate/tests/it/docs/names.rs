@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fluxgate_testkit::RedisServer;
 
-use super::{first_of, read};
+use super::{Block, read};
 use crate::service::Service;
 use crate::support::{Dir, TWO_A_SECOND};
 
@@ -85,7 +85,10 @@ fn every_feature_of_the_library_is_described() {
 /// Takes the settings from the output of `config show` for the complete config.
 #[test]
 fn every_setting_is_described() {
-    let config = first_of("docs/config.md", "yaml");
+    let blocks = Block::all_of("docs/config.md").into_iter();
+    let configs = blocks.filter(|block| block.kind == "yaml");
+    let longest = configs.max_by_key(|block| block.text.len());
+    let config = longest.unwrap().text;
     let dir = Dir::new();
     dir.write("fluxgate.yaml", config);
     let shown = dir.run(&["config", "show", "--config", "fluxgate.yaml"]);
