@@ -51,7 +51,8 @@
 //! window that is lost is counted from nothing: what was counted before may be spent, and C is
 //! counted again.
 //!
-//! `spec/proofs/leases.py` has these proofs for a machine, for any number of instances.
+//! `spec/proofs/leases.py` has these proofs for a machine, for any number of instances, and
+//! `spec/tla/Leases.tla` models the protocol.
 //!
 //! # What it costs
 //!

@@ -1,5 +1,6 @@
-//! The proofs in `spec`. They take long and need Z3.
+//! The proofs and models in `spec`. They take long and need Z3 and `tla-checker`.
 
+mod models;
 mod proofs;
 
 /// Returns whether this is a long run: `scripts/test --long` installs what these tests need.
