@@ -14,6 +14,7 @@ pub use self::forwarded::check as forwarded;
 pub use self::paths::check as paths;
 pub use self::record_rows::check as record_rows;
 pub use self::rules::check as rules;
+pub use crate::grpc::ext_authz::fuzz::ext_authz;
 pub use crate::grpc::fuzz::envoy;
 pub use crate::resp::fuzz::resp;
 pub use fluxgate_gateway::fuzz::{chunks, response as gateway_answer};
@@ -22,11 +23,12 @@ pub use fluxgate_gateway::fuzz::{chunks, response as gateway_answer};
 pub type FuzzFn = fn(&[u8]);
 
 /// All targets, by name.
-pub const ALL: [(&str, FuzzFn); 11] = [
+pub const ALL: [(&str, FuzzFn); 12] = [
     ("api", api),
     ("chunks", chunks),
     ("config", config),
     ("envoy", envoy),
+    ("ext_authz", ext_authz),
     ("forwarded", forwarded),
     ("gateway_answer", gateway_answer),
     ("gateway_request", gateway_request),

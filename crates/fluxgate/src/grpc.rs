@@ -1,5 +1,6 @@
-//! Decisions over gRPC: Envoy's `RateLimitService` v3, with health and reflection.
+//! Decisions over gRPC: Envoy's `RateLimitService` and `Authorization`, with health and reflection.
 
+pub(crate) mod ext_authz;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod health;
@@ -8,6 +9,7 @@ mod reflection;
 mod request;
 mod response;
 mod service;
+mod unary;
 
 use std::sync::Arc;
 
@@ -16,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Filters};
+use ext_authz::AuthorizationService;
 use health::HealthService;
 use service::RateLimitService;
 
@@ -24,11 +27,18 @@ use service::RateLimitService;
 const MAX_BYTES: usize = 64 * 1024;
 
 /// Returns the routes of all services, which end when `closing` is cancelled.
-pub(crate) fn router(engine: &Arc<Engine>, closing: CancellationToken) -> Router {
+pub(crate) fn router(
+    engine: &Arc<Engine>,
+    filters: &Filters,
+    closing: CancellationToken,
+) -> Router {
     let health = HealthService::new(Arc::clone(engine), closing);
     let health = HealthServer::new(health).max_decoding_message_size(MAX_BYTES);
     let rate_limit = RateLimitService::new(Arc::clone(engine));
-    let routes = Routes::new(rate_limit).add_service(health);
+    let authorization = AuthorizationService::new(Arc::clone(engine), filters.clone());
+    let routes = Routes::new(rate_limit)
+        .add_service(authorization)
+        .add_service(health);
     let routes = match reflection::services() {
         Ok((v1, v1alpha)) => routes
             .add_service(v1.max_decoding_message_size(MAX_BYTES))

@@ -5,6 +5,7 @@ mod api;
 pub mod cli;
 pub mod config;
 mod console;
+mod described_request;
 mod engine;
 mod events;
 mod failure;

@@ -152,6 +152,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let services = Services {
         engine: Arc::clone(&engine),
         api: Arc::clone(&api),
+        filters: filters.clone(),
         gateway,
         proxy: ProxyProtocol::of_gateway(&config, engine.telemetry()),
         tls: tls.clone(),
@@ -299,6 +300,7 @@ async fn ping_until_answered(store: &RedisStore, mut failed: impl FnMut(StoreErr
 struct Services {
     engine: Arc<Engine>,
     api: Arc<ApiState>,
+    filters: Filters,
     gateway: Option<Arc<Gateway<Engine>>>,
     /// How connections to the gateway name their clients, if they do.
     proxy: Option<ProxyProtocol>,
@@ -394,6 +396,7 @@ fn serve(
     let Services {
         engine,
         api,
+        filters,
         gateway,
         proxy,
         tls,
@@ -417,7 +420,7 @@ fn serve(
             },
         ),
         Listener::Grpc => {
-            let server = http_server(grpc::router(engine, closing.clone()));
+            let server = http_server(grpc::router(engine, filters, closing.clone()));
             port.serve(acceptor, GrpcConnections { server, closing });
         }
         Listener::Resp => port.serve(acceptor, RespServer::new(Arc::clone(engine), closing)),

@@ -10,8 +10,7 @@ use axum::response::{IntoResponse, Response};
 use fluxgate_core::{Decision, Outcome};
 use fluxgate_http::server::{Listener, OUTCOME, Origin};
 use fluxgate_http::{
-    BadRequest, FailedClosedStatus, Filter, FilterOutcome, IncomingRequest, PROBLEM_JSON, Problem,
-    evaluate, write_denial,
+    FailedClosedStatus, Filter, FilterOutcome, IncomingRequest, PROBLEM_JSON, Problem, write_denial,
 };
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
@@ -21,8 +20,9 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::response::ApiResult;
 use super::state::{ApiState, SharedState};
-use crate::engine::{Engine, EngineError, EngineHandler, Filters};
-use forwarded::{ForwardedRequest, ambiguous};
+use crate::described_request::evaluate;
+use crate::engine::{EngineError, Filters};
+use forwarded::ForwardedRequest;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
@@ -69,11 +69,7 @@ async fn decide(api: &ApiState, head: &Parts) -> ApiResult {
     if !api.engine.is_ready() {
         return Err(EngineError::NotReady.into());
     }
-    if filter.rule_set_for(&path).is_some() {
-        refuse_alike_headers(&api.engine, filter, &forwarded)?;
-    }
     let origin = Origin::with_headers(Listener::Api, &head.headers);
-    let handler = EngineHandler::new(&api.engine, &origin);
     let mut response = Response::default();
     let request = IncomingRequest {
         head: &forwarded,
@@ -81,7 +77,7 @@ async fn decide(api: &ApiState, head: &Parts) -> ApiResult {
         // The peer is the proxy, so its address is not the client's.
         peer: None,
     };
-    match evaluate(filter, &handler, request).await {
+    match evaluate(&api.engine, filter, request, &origin).await {
         FilterOutcome::Skipped => {}
         FilterOutcome::Allowed(decision) => {
             let headers = response.headers_mut();
@@ -92,30 +88,10 @@ async fn decide(api: &ApiState, head: &Parts) -> ApiResult {
             let headers = response.headers_mut();
             filter.families().write(&decision, headers);
         }
-        FilterOutcome::BadRequest(error) => return Err(ambiguous(error)),
+        FilterOutcome::BadRequest(bad) => return Err(bad.into()),
         FilterOutcome::InvalidToken => return Err(Problem::invalid_token()),
     }
     Ok(response)
-}
-
-/// Refuses a request with a header that servers may take for one that counts: the service
-/// cannot remove it from the request that the proxy forwards.
-fn refuse_alike_headers(
-    engine: &Engine,
-    filter: &Filter,
-    head: &ForwardedRequest<'_>,
-) -> Result<(), Problem> {
-    let rules = engine.rules();
-    let rules = rules
-        .as_ref()
-        .zip(filter.rule_set_name())
-        .and_then(|(rules, name)| rules.get(name));
-    let names = rules.map_or(&[][..], |set| set.header_names());
-    if filter.has_alike_header(head, names) {
-        Err(ambiguous(BadRequest::AlikeHeader))
-    } else {
-        Ok(())
-    }
 }
 
 /// The options in the query.

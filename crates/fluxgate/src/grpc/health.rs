@@ -11,6 +11,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
+use super::ext_authz::AUTHORIZATION_SERVICE;
 use super::messages::RATE_LIMIT_SERVICE;
 use crate::engine::Engine;
 
@@ -65,7 +66,7 @@ impl HealthService {
     }
 
     fn status_of(&self, service: &str) -> ServingStatus {
-        if !["", RATE_LIMIT_SERVICE].contains(&service) {
+        if !["", RATE_LIMIT_SERVICE, AUTHORIZATION_SERVICE].contains(&service) {
             ServingStatus::ServiceUnknown
         } else if self.engine.is_stopping()
             || self.engine.rules().is_none()

@@ -1,10 +1,10 @@
 //! `grpc.reflection`, so that tools need no proto files.
 
-use prost_types::field_descriptor_proto::{Label, Type};
-use prost_types::{
-    DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
-    FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto,
-};
+mod auth;
+mod schema;
+
+use prost_types::field_descriptor_proto::Type;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
 use tonic_reflection::pb;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tonic_reflection::server::v1alpha::{
@@ -12,6 +12,8 @@ use tonic_reflection::server::v1alpha::{
     ServerReflectionServer as ServerReflectionServerAlpha,
 };
 use tonic_reflection::server::{Builder, Error};
+
+use schema::{Kind, enumeration, file, message, service};
 
 /// Returns the reflection service in both versions that tools use.
 pub(super) fn services() -> Result<
@@ -40,9 +42,9 @@ const WRAPPERS: &str = "google/protobuf/wrappers.proto";
 
 /// Returns the supported part of Envoy's files, with their dependencies.
 fn files() -> FileDescriptorSet {
-    FileDescriptorSet {
-        file: vec![rls(), common(), base(), duration(), wrappers()],
-    }
+    let mut file = vec![rls(), common(), base(), duration(), wrappers()];
+    file.extend(auth::files());
+    FileDescriptorSet { file }
 }
 
 const CODE: Kind = Kind::Enum(".envoy.service.ratelimit.v3.RateLimitResponse.Code");
@@ -55,6 +57,9 @@ const DESCRIPTORS: Kind =
 const ENTRIES: Kind =
     Kind::Repeated(".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry");
 const HEADERS: Kind = Kind::Repeated(".envoy.config.core.v3.HeaderValue");
+const HEADER: Kind = Kind::Message(".envoy.config.core.v3.HeaderValue");
+const APPEND_ACTION: Kind =
+    Kind::Enum(".envoy.config.core.v3.HeaderValueOption.HeaderAppendAction");
 const RESET: Kind = Kind::Message(".google.protobuf.Duration");
 const HITS: Kind = Kind::Message(".google.protobuf.UInt64Value");
 const TEXT: Kind = Kind::Scalar(Type::String);
@@ -100,16 +105,10 @@ fn rls() -> FileDescriptorProto {
     let messages = vec![message("RateLimitRequest", &request), response];
     let dependencies = [BASE, COMMON, DURATION];
     let mut file = file(RLS, "envoy.service.ratelimit.v3", &dependencies, messages);
-    file.service.push(ServiceDescriptorProto {
-        name: Some("RateLimitService".into()),
-        method: vec![MethodDescriptorProto {
-            name: Some("ShouldRateLimit".into()),
-            input_type: Some(".envoy.service.ratelimit.v3.RateLimitRequest".into()),
-            output_type: Some(".envoy.service.ratelimit.v3.RateLimitResponse".into()),
-            ..Default::default()
-        }],
-        ..Default::default()
-    });
+    let name = |message: &str| format!(".envoy.service.ratelimit.v3.{message}");
+    let (request, response) = (name("RateLimitRequest"), name("RateLimitResponse"));
+    let methods = [("ShouldRateLimit", &*request, &*response)];
+    file.service.push(service("RateLimitService", &methods));
     file
 }
 
@@ -127,8 +126,26 @@ fn common() -> FileDescriptorProto {
 }
 
 fn base() -> FileDescriptorProto {
-    let header = message("HeaderValue", &[("key", 1, TEXT), ("value", 2, TEXT)]);
-    file(BASE, "envoy.config.core.v3", &[], vec![header])
+    let value = [
+        ("key", 1, TEXT),
+        ("value", 2, TEXT),
+        ("raw_value", 3, Kind::Scalar(Type::Bytes)),
+    ];
+    let actions = [
+        ("APPEND_IF_EXISTS_OR_ADD", 0),
+        ("OVERWRITE_IF_EXISTS_OR_ADD", 2),
+    ];
+    let option = [("header", 1, HEADER), ("append_action", 3, APPEND_ACTION)];
+    let mut option = message("HeaderValueOption", &option);
+    option
+        .enum_type
+        .push(enumeration("HeaderAppendAction", &actions));
+    let messages = vec![
+        message("HeaderValue", &value),
+        message("HeaderMap", &[("headers", 1, HEADERS)]),
+        option,
+    ];
+    file(BASE, "envoy.config.core.v3", &[], messages)
 }
 
 fn duration() -> FileDescriptorProto {
@@ -154,71 +171,4 @@ fn wrappers() -> FileDescriptorProto {
     ];
     let values = values.map(|(name, kind)| message(name, &[("value", 1, Kind::Scalar(kind))]));
     file(WRAPPERS, "google.protobuf", &[], values.into())
-}
-
-/// The type of a field. Names are fully qualified, with a leading dot.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Scalar(Type),
-    Message(&'static str),
-    /// A list of messages.
-    Repeated(&'static str),
-    Enum(&'static str),
-}
-
-/// Builds a proto3 file.
-fn file(
-    name: &str,
-    package: &str,
-    dependencies: &[&str],
-    messages: Vec<DescriptorProto>,
-) -> FileDescriptorProto {
-    FileDescriptorProto {
-        name: Some(name.into()),
-        package: Some(package.into()),
-        dependency: dependencies.iter().map(|&name| name.into()).collect(),
-        message_type: messages,
-        syntax: Some("proto3".into()),
-        ..Default::default()
-    }
-}
-
-/// Builds a message from the name, the number and the type of each field.
-fn message(name: &str, fields: &[(&str, i32, Kind)]) -> DescriptorProto {
-    DescriptorProto {
-        name: Some(name.into()),
-        field: fields.iter().map(field).collect(),
-        ..Default::default()
-    }
-}
-
-fn field((name, number, kind): &(&str, i32, Kind)) -> FieldDescriptorProto {
-    let (kind, type_name, label) = match *kind {
-        Kind::Scalar(kind) => (kind, None, Label::Optional),
-        Kind::Message(name) => (Type::Message, Some(name.into()), Label::Optional),
-        Kind::Repeated(name) => (Type::Message, Some(name.into()), Label::Repeated),
-        Kind::Enum(name) => (Type::Enum, Some(name.into()), Label::Optional),
-    };
-    FieldDescriptorProto {
-        name: Some((*name).into()),
-        number: Some(*number),
-        label: Some(label.into()),
-        r#type: Some(kind.into()),
-        type_name,
-        ..Default::default()
-    }
-}
-
-/// Builds an enum.
-fn enumeration(name: &str, values: &[(&str, i32)]) -> EnumDescriptorProto {
-    let value = |&(name, number): &(&str, i32)| EnumValueDescriptorProto {
-        name: Some(name.into()),
-        number: Some(number),
-        ..Default::default()
-    };
-    EnumDescriptorProto {
-        name: Some(name.into()),
-        value: values.iter().map(value).collect(),
-        ..Default::default()
-    }
 }

@@ -1,30 +1,23 @@
 //! `RateLimitService`, and its one method `ShouldRateLimit`.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use fluxgate_http::HeaderFamilies;
 use fluxgate_http::server::{Listener, Origin};
 use tonic::body::Body;
-use tonic::server::{NamedService, UnaryService};
-use tonic::{Request, Response, Status};
-use tonic_prost::ProstCodec;
+use tonic::server::NamedService;
+use tonic::{Request, Status};
 use tower_service::Service;
 
 use super::messages::{RATE_LIMIT_SERVICE, RateLimitRequest, RateLimitResponse};
 use super::request::contexts;
 use super::response::response;
+use super::unary::{self, BoxedFuture, UnaryMethod};
 use crate::engine::Engine;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// The maximum size of a call. It is generous because Envoy may copy a client's headers
-/// several times, and allows a request whose call fails.
-const MAX_CALL_BYTES: usize = 4 * 1024 * 1024;
-/// How long a call may take, including the time to receive it.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `envoy.service.ratelimit.v3.RateLimitService`
 #[derive(Clone, Debug)]
@@ -36,8 +29,6 @@ pub(super) struct RateLimitService {
 impl NamedService for RateLimitService {
     const NAME: &'static str = RATE_LIMIT_SERVICE;
 }
-
-type BoxedFuture<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 impl Service<http::Request<Body>> for RateLimitService {
     type Response = http::Response<Body>;
@@ -53,29 +44,17 @@ impl Service<http::Request<Body>> for RateLimitService {
             let status = Status::unimplemented("the only method is ShouldRateLimit");
             return Box::pin(async { Ok(status.into_http()) });
         }
-        let method = ShouldRateLimit(self.clone());
-        Box::pin(async {
-            let mut codec = tonic::server::Grpc::new(ProstCodec::default())
-                .apply_max_message_size_config(Some(MAX_CALL_BYTES), None);
-            let response = codec.unary(method, request);
-            let response = tokio::time::timeout(TIMEOUT, response).await;
-            Ok(response.unwrap_or_else(|_| {
-                Status::deadline_exceeded("the request did not arrive in time").into_http()
-            }))
-        })
+        let method = self.clone();
+        Box::pin(async { Ok(unary::call(request, method).await) })
     }
 }
 
-/// Adapts the method to tonic.
-struct ShouldRateLimit(RateLimitService);
+impl UnaryMethod<RateLimitRequest> for RateLimitService {
+    type Answer = RateLimitResponse;
 
-impl UnaryService<RateLimitRequest> for ShouldRateLimit {
-    type Response = RateLimitResponse;
-    type Future = BoxedFuture<Response<RateLimitResponse>, Status>;
-
-    fn call(&mut self, request: Request<RateLimitRequest>) -> Self::Future {
-        let service = self.0.clone();
-        Box::pin(async move { service.should_rate_limit(&request).await.map(Response::new) })
+    fn answer(&self, request: Request<RateLimitRequest>) -> BoxedFuture<RateLimitResponse, Status> {
+        let service = self.clone();
+        Box::pin(async move { service.should_rate_limit(&request).await })
     }
 }
 

@@ -31,7 +31,7 @@ fn python_tool(name: &str) -> Command {
 }
 
 /// Returns the documents of a YAML file, parsed by another library than ours.
-fn yaml(path: &Path) -> Vec<Value> {
+pub(crate) fn yaml(path: &Path) -> Vec<Value> {
     const SCRIPT: &str = "import json, sys, yaml\n\
         print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
     let mut command = Command::new(python());

@@ -24,7 +24,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 52] = [
+const KINDS: [(&str, &str); 53] = [
     ("console", "docs::session::"),
     ("go", "docs::clients::"),
     ("java", "docs::clients::"),
@@ -92,6 +92,7 @@ const KINDS: [(&str, &str); 52] = [
     ("yaml proxy", "docs::clients::"),
     ("yaml spring-cloud-gateway", "docs::migrating::"),
     ("yaml envoy", "service::grpc::envoy::"),
+    ("yaml envoy-authz", "service::grpc::ext_authz::envoy::"),
     ("yaml envoy-late", "service::grpc::envoy::"),
     ("yaml faulty", "docs::texts::the_faults"),
     ("yaml spring", "docs::clients::"),

@@ -54,7 +54,7 @@ const LAYERS: [(&str, &str); 10] = [
     ),
     (
         "fluxgate",
-        "watch hold_span config failure identities telemetry engine events reload serve admin console live instances recording usage history api grpc resp server \
+        "watch hold_span config failure identities telemetry engine described_request events reload serve admin console live instances recording usage history api grpc resp server \
          cli fuzzing",
     ),
 ];

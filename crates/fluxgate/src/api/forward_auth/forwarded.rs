@@ -1,8 +1,10 @@
 //! The client's request, as the proxy describes it in `X-Forwarded-*` headers.
 
 use fluxgate_core::path::RequestPath;
-use fluxgate_http::{BadRequest, Problem, RequestHead};
-use http::{HeaderMap, Method, Uri};
+use fluxgate_http::{Problem, RequestHead};
+use http::HeaderMap;
+
+use crate::described_request::RequestTarget;
 
 const METHOD: &str = "x-forwarded-method";
 const URI: &str = "x-forwarded-uri";
@@ -11,8 +13,7 @@ const HOST: &str = "x-forwarded-host";
 /// The client's request.
 #[derive(Debug)]
 pub(super) struct ForwardedRequest<'a> {
-    method: Method,
-    uri: Uri,
+    target: RequestTarget,
     /// The client's headers that the proxy forwards, and those that it adds.
     headers: &'a HeaderMap,
 }
@@ -21,44 +22,25 @@ impl<'a> ForwardedRequest<'a> {
     /// Reads the headers. Refuses ambiguous requests as the gateway does: otherwise the
     /// rules could match another path than the server.
     pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Problem> {
-        let method = Method::from_bytes(single(headers, METHOD)?);
-        let target = single(headers, URI)?;
-        if target.contains(&b'#') {
-            // `Uri` drops the fragment; the server may not.
-            return Err(Problem::bad_request("`X-Forwarded-Uri` contains a `#`"));
-        }
-        let uri = Uri::try_from(target);
-        let (Ok(method), Ok(uri)) = (method, uri) else {
-            return Err(Problem::bad_request(
-                "`X-Forwarded-Method` is not a method, or `X-Forwarded-Uri` is not a URI",
-            ));
-        };
-        let path = uri.path();
-        // Only `OPTIONS *` has a target without a path.
-        if path.is_empty() || (path == "*" && method != Method::OPTIONS) {
-            return Err(Problem::bad_request("`X-Forwarded-Uri` has no path"));
-        }
-        Ok(Self {
-            method,
-            uri,
-            headers,
-        })
+        let (method, target) = (single(headers, METHOD)?, single(headers, URI)?);
+        let target = RequestTarget::read(method, target);
+        let target = target.map_err(|error| Problem::bad_request(error.to_string()))?;
+        Ok(Self { target, headers })
     }
 
     /// Returns the path, raw and normal.
     pub(super) fn request_path(&self) -> Result<RequestPath<'_>, Problem> {
-        let path = RequestPath::read(self.uri.path());
-        path.map_err(|error| ambiguous(error.into()))
+        Ok(self.target.path()?)
     }
 }
 
 impl RequestHead for ForwardedRequest<'_> {
     fn method(&self) -> &str {
-        self.method.as_str()
+        self.target.method()
     }
 
     fn query(&self) -> Option<&str> {
-        self.uri.query()
+        self.target.query()
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
@@ -75,11 +57,6 @@ impl RequestHead for ForwardedRequest<'_> {
         let headers = self.headers.iter();
         headers.map(|(name, value)| (name.as_str(), value.as_bytes().trim_ascii()))
     }
-}
-
-/// Returns the response to an ambiguous request.
-pub(super) fn ambiguous(error: BadRequest) -> Problem {
-    Problem::bad_request(format!("the request is ambiguous: {error}"))
 }
 
 /// Returns the only line of a header.

@@ -54,7 +54,7 @@ gateway ~ More than 16 of them ~ fluxgate-gateway/src/exchange.rs ~ MAX_INTERIM:
 gateway ~ idle for 1 s ~ fluxgate-gateway/src/timeouts/timeout_stream.rs ~ PARK_AFTER: Duration = Duration::from_secs(1)
 gateway ~ read every second ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(1)
 gateway ~ no data has passed for 1 s ~ fluxgate-gateway/src/http_server/tunnel.rs ~ QUIET: Duration = Duration::from_secs(1)
-grpc ~ larger than 4 MiB ~ fluxgate/src/grpc/service.rs ~ MAX_CALL_BYTES: usize = 4 * 1024 * 1024
+grpc ~ larger than 4 MiB ~ fluxgate/src/grpc/unary.rs ~ MAX_CALL_BYTES: usize = 4 * 1024 * 1024
 grpc ~ at most 1,000 ~ fluxgate/src/grpc/request.rs ~ MAX_DESCRIPTORS: usize = 1_000
 live-rules ~ `poll` is 5 s ~ fluxgate/src/config/rules.rs ~ DEFAULT_POLL: Duration = Duration::from_secs(5)
 live-rules ~ 10 s for HTTP ~ fluxgate/src/config/rules.rs ~ HTTP_POLL: Duration = Duration::from_secs(10)

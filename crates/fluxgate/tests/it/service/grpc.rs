@@ -3,7 +3,9 @@
 pub(crate) mod client;
 mod decisions;
 mod envoy;
+mod envoy_program;
 mod errors;
+mod ext_authz;
 mod health;
 mod imported;
 mod random_bytes;

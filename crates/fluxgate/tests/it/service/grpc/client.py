@@ -2,6 +2,8 @@
 
 Usage: client.py ADDRESS. A line names the call under "call":
   check     request (as proto3 JSON), metadata    the response, or the error
+  authorize method, path, host, source, filter, headers (pairs), raw (whether headers are sent line
+            by line), http (false: no request), timeout: the parts of the response, or the error
   raw       hex: the bytes of a request, method   the response, or the error
   slow                                            the error of a request that is never sent
   health    service                               the status
@@ -17,7 +19,9 @@ import threading
 
 import grpc
 from envoy.config.core.v3 import base_pb2
+from envoy.config.core.v3 import address_pb2
 from envoy.extensions.common.ratelimit.v3 import ratelimit_pb2
+from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
 from envoy.service.ratelimit.v3 import rls_pb2
 from google.protobuf import descriptor_pool, json_format
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -25,6 +29,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
+CHECK = "/envoy.service.auth.v3.Authorization/Check"
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 TIMEOUT = 20
 MESSAGES = [
@@ -35,6 +40,18 @@ MESSAGES = [
     ratelimit_pb2.RateLimitDescriptor,
     ratelimit_pb2.RateLimitDescriptor.Entry,
     base_pb2.HeaderValue,
+    base_pb2.HeaderValueOption,
+    base_pb2.HeaderMap,
+    address_pb2.Address,
+    address_pb2.SocketAddress,
+    attribute_context_pb2.AttributeContext,
+    attribute_context_pb2.AttributeContext.Peer,
+    attribute_context_pb2.AttributeContext.Request,
+    attribute_context_pb2.AttributeContext.HttpRequest,
+    external_auth_pb2.CheckRequest,
+    external_auth_pb2.CheckResponse,
+    external_auth_pb2.OkHttpResponse,
+    external_auth_pb2.DeniedHttpResponse,
 ]
 
 
@@ -48,6 +65,46 @@ def should_rate_limit(channel, data, metadata, method=METHOD):
         always_print_fields_with_no_presence=True,
     )
     return {"response": answer, "metadata": dict(details.initial_metadata())}
+
+
+def authorize(channel, call, metadata):
+    request = external_auth_pb2.CheckRequest()
+    attributes = request.attributes
+    if call.get("source"):
+        attributes.source.address.socket_address.address = call["source"]
+    if "filter" in call:
+        attributes.context_extensions["filter"] = call["filter"]
+    if call.get("http", True):
+        http = attributes.request.http
+        http.method = call["method"]
+        http.path = call["path"]
+        http.host = call.get("host", "a.example")
+        for name, value in call.get("headers", []):
+            if call.get("raw"):
+                http.header_map.headers.add(key=name, raw_value=value.encode())
+            elif name in http.headers:
+                # As Envoy joins them.
+                http.headers[name] += "," + value
+            else:
+                http.headers[name] = value
+        if call.get("raw"):
+            http.header_map.headers.add(key=":path", raw_value=call["path"].encode())
+    answer = channel.unary_unary(CHECK)(
+        request.SerializeToString(), timeout=call.get("timeout", TIMEOUT), metadata=metadata
+    )
+    response = external_auth_pb2.CheckResponse.FromString(answer)
+    kind = response.WhichOneof("http_response")
+    answered = getattr(response, kind)
+    is_ok = kind == "ok_response"
+    options = answered.response_headers_to_add if is_ok else answered.headers
+    overwrite = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    assert all(option.append_action == overwrite for option in options)
+    return {
+        "code": response.status.code,
+        "status": 0 if is_ok else answered.status.code,
+        "headers": [[option.header.key, option.header.value] for option in options],
+        "body": "" if is_ok else answered.body,
+    }
 
 
 def fields(descriptor):
@@ -89,6 +146,8 @@ def run(channel, call):
         case "check":
             request = json_format.ParseDict(call["request"], rls_pb2.RateLimitRequest())
             return should_rate_limit(channel, request.SerializeToString(), metadata)
+        case "authorize":
+            return authorize(channel, call, metadata)
         case "raw":
             return should_rate_limit(channel, bytes.fromhex(call["hex"]), metadata, call.get("method", METHOD))
         case "slow":

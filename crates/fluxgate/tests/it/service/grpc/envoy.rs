@@ -1,12 +1,12 @@
 //! A running Envoy that limits its clients by the service.
 
-use fluxgate_testkit::{Answer, Http, Program, RedisServer, ports, wait_until};
+use fluxgate_testkit::{Answer, Http, RedisServer, ports, wait_until};
 use serde_json::Value;
 
+use super::envoy_program::{EnvoyProgram, replace, upstream_listener};
 use super::store_outage;
 use crate::docs::{Block, first_of, only};
 use crate::service::Service;
-use crate::support::{Dir, fetched};
 
 /// A listener of Envoy that calls the service for every request.
 struct Front {
@@ -21,9 +21,8 @@ struct Front {
 /// A running Envoy with the config of `docs/grpc.md`. The upstream is a listener of the same
 /// Envoy.
 struct Envoy {
-    program: Program,
+    program: EnvoyProgram,
     fronts: Vec<ports::Port>,
-    _dir: Dir,
 }
 
 impl Envoy {
@@ -41,26 +40,15 @@ impl Envoy {
         let clusters = replace(clusters, "9000", upstream.number());
         let clusters = replace(&clusters, "8082", service.address("grpc").port());
         let config = format!("{head}{listeners}{upstream_listener}  clusters:\n{clusters}");
-        let dir = Dir::new();
-        dir.write("envoy.yaml", config);
-        let envoy = fetched("FLUXGATE_ENVOY", "envoy/envoy/_bin/envoy");
-        let program = Program::start(envoy, |command| {
-            command
-                .args(["--config-path", "envoy.yaml", "--log-level", "warning"])
-                .args(["--concurrency", "1", "--disable-hot-restart"])
-                .current_dir(dir.path(""));
-        });
+        let envoy = EnvoyProgram::start(&config);
         let envoy = Self {
-            program,
+            program: envoy,
             fronts: ports,
-            _dir: dir,
         };
         // A request without the headers has no descriptor, so Envoy does not call the
         // service for it.
         for front in 0..fronts.len() {
-            wait_until("Envoy answers", || {
-                let lines = || envoy.program.lines();
-                assert!(envoy.program.ended().is_none(), "it ended: {:#?}", lines());
+            envoy.program.wait_for(|| {
                 let answer = envoy.front(front).try_request("GET", "/", &[], "");
                 answer.is_ok_and(|answer| answer.status == 200)
             });
@@ -96,12 +84,6 @@ impl Front {
     }
 }
 
-/// Replaces `old`, which must occur.
-fn replace(text: &str, old: &str, new: impl ToString) -> String {
-    assert!(text.contains(old), "no {old}");
-    text.replace(old, &new.to_string())
-}
-
 fn documented_service() -> Service {
     service_of(&first_of("docs/grpc.md", "yaml"))
 }
@@ -110,32 +92,6 @@ fn documented_service() -> Service {
 fn service_of(config: &str) -> Service {
     let config = replace(config, "listen: { grpc: \"127.0.0.1:8082\" }\n", "");
     Service::start(&["grpc"], &config)
-}
-
-fn upstream_listener(port: u16) -> String {
-    format!(
-        r#"  - address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }}
-    filter_chains:
-    - filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: upstream
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-          route_config:
-            virtual_hosts:
-            - name: all
-              domains: ["*"]
-              response_headers_to_add:
-              - header: {{ key: x-tokens, value: "6000" }}
-              routes:
-              - match: {{ prefix: "/" }}
-                direct_response: {{ status: 200, body: {{ inline_string: "hello" }} }}
-"#
-    )
 }
 
 const FAIL_OPEN: Front = Front {

@@ -9,12 +9,13 @@ use crate::service::Service;
 use crate::support::{Dir, TWO_A_SECOND};
 
 const RATE_LIMIT_SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
+const AUTHORIZATION_SERVICE: &str = "envoy.service.auth.v3.Authorization";
 
 #[test]
 fn a_service_that_can_decide_is_serving() {
     let service = Service::start(&["grpc"], TWO_A_SECOND);
     let mut client = Client::of(&service);
-    for name in ["", RATE_LIMIT_SERVICE] {
+    for name in ["", RATE_LIMIT_SERVICE, AUTHORIZATION_SERVICE] {
         assert_eq!(client.health(name), json!({ "status": "SERVING" }));
     }
     let (code, _) = error(&client.health("some.other.Service"));
@@ -37,7 +38,7 @@ fn a_service_without_rules_is_not_serving() {
     );
     let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
     let mut client = Client::of(&service);
-    for name in ["", RATE_LIMIT_SERVICE] {
+    for name in ["", RATE_LIMIT_SERVICE, AUTHORIZATION_SERVICE] {
         assert_eq!(client.health(name), json!({ "status": "NOT_SERVING" }));
     }
     let request = json!({ "domain": "api", "descriptors": [descriptor(&[("user", "ann")])] });
@@ -79,6 +80,7 @@ fn reflection_lists_the_services() {
     assert_eq!(
         client.call(&json!({ "call": "services" }))["services"],
         json!([
+            AUTHORIZATION_SERVICE,
             RATE_LIMIT_SERVICE,
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
@@ -93,7 +95,7 @@ fn reflection_describes_fields_as_envoy_defines_them() {
     let mut client = Client::of(&service);
     let messages = client.call(&json!({ "call": "fields" }));
     let messages = messages.as_object().unwrap();
-    assert_eq!(messages.len(), 7);
+    assert_eq!(messages.len(), 19);
     for (message, definitions) in messages {
         let (served, envoy) = (&definitions["served"], &definitions["envoy"]);
         assert_subset(&served["fields"], &envoy["fields"], message);
