@@ -89,10 +89,10 @@ pub(crate) fn router(state: &Arc<ApiState>) -> Router {
 }
 
 /// Refuses requests that change something if they come from a page of another site. Read
-/// requests pass. So does `GET /v1/forward_auth`, although it charges: a proxy copies its
-/// client's headers there, and pages cannot send the headers that it needs.
+/// requests pass. So does `/v1/forward_auth`, although it charges: a proxy copies its client's
+/// headers there, and the client may be a page of another site.
 async fn refuse_cross_origin(State(api): SharedState, request: Request, next: Next) -> Response {
-    if request.method().is_safe() {
+    if request.method().is_safe() || forward_auth::is_path_form(request.uri()) {
         return next.run(request).await;
     }
     let (head, body) = request.into_parts();
@@ -102,9 +102,13 @@ async fn refuse_cross_origin(State(api): SharedState, request: Request, next: Ne
     }
 }
 
-async fn not_found(uri: Uri) -> Problem {
-    let detail = format!("there is nothing at {}", uri.path());
-    Problem::new(StatusCode::NOT_FOUND, detail)
+/// Answers requests without a route. The router has no pattern for a part of a segment.
+async fn not_found(api: SharedState, request: Request) -> Response {
+    if forward_auth::is_path_form(request.uri()) {
+        return forward_auth::forward_auth(api, request).await;
+    }
+    let detail = format!("there is nothing at {}", request.uri().path());
+    Problem::new(StatusCode::NOT_FOUND, detail).into_response()
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Problem {

@@ -1,4 +1,5 @@
-//! `GET /v1/forward_auth`: decides a request that a proxy describes in headers.
+//! `/v1/forward_auth`: decides a request that a proxy describes in headers, or in the path form by
+//! calling `/v1/forward_auth/…` with the client's method and target.
 
 mod forwarded;
 
@@ -14,7 +15,7 @@ use fluxgate_http::{
 };
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderValue, StatusCode, Version};
+use http::{HeaderValue, StatusCode, Uri, Version};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
@@ -24,6 +25,10 @@ use crate::described_request::evaluate;
 use crate::engine::{EngineError, Filters};
 use forwarded::ForwardedRequest;
 
+/// The path of the endpoint.
+const PATH: &str = "/v1/forward_auth";
+/// What follows it in the path form, if the call names a filter.
+const FILTER: &str = ";filter=";
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Decides the request of a proxy's client. If the proxy disconnects while a request
@@ -62,9 +67,15 @@ async fn disconnected(body: Body) {
 }
 
 async fn decide(api: &ApiState, head: &Parts) -> ApiResult {
-    let options = ForwardAuthOptions::read(head.uri.query().unwrap_or_default())?;
+    let (options, target) = match path_form(&head.uri) {
+        Some((filter, target)) => (ForwardAuthOptions::with_filter(filter), Some(target)),
+        None => {
+            let query = head.uri.query().unwrap_or_default();
+            (ForwardAuthOptions::read(query)?, None)
+        }
+    };
     let filter = options.filter(&api.filters)?;
-    let forwarded = ForwardedRequest::read(&head.headers)?;
+    let forwarded = ForwardedRequest::read(head, target)?;
     let path = forwarded.request_path()?;
     if !api.engine.is_ready() {
         return Err(EngineError::NotReady.into());
@@ -94,7 +105,27 @@ async fn decide(api: &ApiState, head: &Parts) -> ApiResult {
     Ok(response)
 }
 
-/// The options in the query.
+/// Returns whether a call is in the path form: `/v1/forward_auth/…`, or
+/// `/v1/forward_auth;filter=NAME/…`.
+pub(super) fn is_path_form(uri: &Uri) -> bool {
+    path_form(uri).is_some()
+}
+
+/// Returns the filter and the client's target of a call in the path form. All of the query is the
+/// client's, so the filter is named before the client's path.
+fn path_form(uri: &Uri) -> Option<(Option<&str>, &str)> {
+    let target = uri.path_and_query()?.as_str();
+    let rest = target.strip_prefix(PATH)?;
+    if let Some(rest) = rest.strip_prefix(FILTER) {
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (name, target) = rest.split_at(end);
+        Some((Some(name), target))
+    } else {
+        rest.starts_with('/').then_some((None, rest))
+    }
+}
+
+/// The options of a call.
 struct ForwardAuthOptions<'a> {
     filter: Option<Cow<'a, str>>,
     /// The status of denials.
@@ -102,11 +133,15 @@ struct ForwardAuthOptions<'a> {
 }
 
 impl<'a> ForwardAuthOptions<'a> {
-    fn read(query: &'a str) -> Result<Self, Problem> {
-        let mut options = Self {
-            filter: None,
+    fn with_filter(filter: Option<&'a str>) -> Self {
+        Self {
+            filter: filter.map(Cow::Borrowed),
             denied: StatusCode::TOO_MANY_REQUESTS,
-        };
+        }
+    }
+
+    fn read(query: &'a str) -> Result<Self, Problem> {
+        let mut options = Self::with_filter(None);
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match (&*name, &*value) {
                 ("filter", _) => options.filter = Some(value),

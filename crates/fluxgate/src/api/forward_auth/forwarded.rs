@@ -1,8 +1,10 @@
-//! The client's request, as the proxy describes it in `X-Forwarded-*` headers.
+//! The client's request, as the proxy describes it in `X-Forwarded-*` headers, or by calling with its
+//! method and target.
 
 use fluxgate_core::path::RequestPath;
 use fluxgate_http::{Problem, RequestHead};
 use http::HeaderMap;
+use http::request::Parts;
 
 use crate::described_request::RequestTarget;
 
@@ -16,16 +18,35 @@ pub(super) struct ForwardedRequest<'a> {
     target: RequestTarget,
     /// The client's headers that the proxy forwards, and those that it adds.
     headers: &'a HeaderMap,
+    /// The header with the client's host.
+    host: &'static str,
 }
 
 impl<'a> ForwardedRequest<'a> {
-    /// Reads the headers. Refuses ambiguous requests as the gateway does: otherwise the
-    /// rules could match another path than the server.
-    pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Problem> {
-        let (method, target) = (single(headers, METHOD)?, single(headers, URI)?);
+    /// Reads the request. Its method and its target are in headers; in a call in the path form, with
+    /// this target, they are those of the call where no header names them.
+    pub(super) fn read(head: &'a Parts, target: Option<&str>) -> Result<Self, Problem> {
+        let headers = &head.headers;
+        let (method, host) = match target {
+            Some(_) => {
+                let own = Some(head.method.as_str().as_bytes());
+                // `Host` names this service unless the proxy calls it as the client called the proxy.
+                let is_named = headers.contains_key(HOST);
+                (
+                    single(headers, METHOD, own)?,
+                    if is_named { HOST } else { "host" },
+                )
+            }
+            None => (single(headers, METHOD, None)?, HOST),
+        };
+        let target = single(headers, URI, target.map(str::as_bytes))?;
         let target = RequestTarget::read(method, target);
         let target = target.map_err(|error| Problem::bad_request(error.to_string()))?;
-        Ok(Self { target, headers })
+        Ok(Self {
+            target,
+            headers,
+            host,
+        })
     }
 
     /// Returns the path, raw and normal.
@@ -44,9 +65,8 @@ impl RequestHead for ForwardedRequest<'_> {
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        // `Host` names this service.
         let name = match name {
-            "host" => HOST,
+            "host" => self.host,
             other => other,
         };
         let lines = self.headers.get_all(name).iter();
@@ -59,11 +79,16 @@ impl RequestHead for ForwardedRequest<'_> {
     }
 }
 
-/// Returns the only line of a header.
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], Problem> {
+/// Returns the only line of a header, or `default` if there is none.
+fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+    default: Option<&'a [u8]>,
+) -> Result<&'a [u8], Problem> {
     let mut lines = headers.get_all(name).iter();
-    match (lines.next(), lines.next()) {
-        (Some(line), None) => Ok(line.as_bytes()),
+    match (lines.next(), lines.next(), default) {
+        (Some(line), None, _) => Ok(line.as_bytes()),
+        (None, _, Some(default)) => Ok(default),
         // A client's line would come in addition to the proxy's.
         _ => Err(Problem::bad_request(format!(
             "`{name}` must be given exactly once"
@@ -74,17 +99,13 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderName, HeaderValue};
+    use http::Request;
 
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        let lines = lines.iter().map(|(name, value)| {
-            let name = HeaderName::from_static(name);
-            (name, HeaderValue::from_static(value))
+    fn head(lines: &[(&str, &str)]) -> Parts {
+        let request = lines.iter().fold(Request::post("/"), |request, line| {
+            request.header(line.0, line.1)
         });
-        lines.fold(HeaderMap::new(), |mut headers, (name, value)| {
-            headers.append(name, value);
-            headers
-        })
+        request.body(()).unwrap().into_parts().0
     }
 
     #[test]
@@ -96,14 +117,14 @@ mod tests {
             ("/a;..;b/x%2Fy/..c/;.", "/a;..;b/x%2Fy/..c/;."),
             ("/caf%C3%A9", "/caf%C3%A9"),
         ] {
-            let headers = headers(&[
+            let head = head(&[
                 (METHOD, "PURGE"),
                 (URI, uri),
                 (HOST, "api.example"),
                 ("host", "127.0.0.1:8081"),
                 ("x-plan", "free"),
             ]);
-            let read = ForwardedRequest::read(&headers).unwrap();
+            let read = ForwardedRequest::read(&head, None).unwrap();
             let read_path = read.request_path().unwrap();
             assert_eq!((read.method(), read_path.raw()), ("PURGE", path));
             assert_eq!(read.header("host"), Some("api.example"));
@@ -134,11 +155,46 @@ mod tests {
             &[(METHOD, "GET"), (URI, "/x/..%2Fapi")],
             &[(METHOD, "GET"), (URI, "/x%5c%2e%2e%5capi")],
         ] {
-            let headers = headers(lines);
-            let read = ForwardedRequest::read(&headers);
+            let head = head(lines);
+            let read = ForwardedRequest::read(&head, None);
             let path = read.as_ref().map(ForwardedRequest::request_path);
             assert!(!matches!(path, Ok(Ok(_))), "{lines:?}");
         }
-        assert!(ForwardedRequest::read(&headers(&[(METHOD, "OPTIONS"), (URI, "*")])).is_ok());
+        let head = head(&[(METHOD, "OPTIONS"), (URI, "*")]);
+        assert!(ForwardedRequest::read(&head, None).is_ok());
+    }
+
+    #[test]
+    fn a_call_in_the_path_form_is_the_request_where_headers_name_no_other() {
+        for (lines, expected) in [
+            (&[("host", "a.example")][..], ["POST", "/x", "a.example"]),
+            (
+                &[(METHOD, "PUT"), ("host", "a.example")],
+                ["PUT", "/x", "a.example"],
+            ),
+            (&[(URI, "/y")], ["POST", "/y", ""]),
+            (
+                &[(HOST, "b.example"), ("host", "a.example")],
+                ["POST", "/x", "b.example"],
+            ),
+        ] {
+            let head = head(lines);
+            let read = ForwardedRequest::read(&head, Some("/x?y=1")).unwrap();
+            let path = read.request_path().unwrap();
+            let host = read.header("host").unwrap_or_default();
+            assert_eq!([read.method(), path.raw(), host], expected, "{lines:?}");
+        }
+        for (lines, target) in [
+            (&[(URI, "/x"), (URI, "/y")][..], "/x"),
+            (&[(METHOD, "GET"), (METHOD, "PUT")], "/x"),
+            (&[], "/x/../y"),
+            (&[], ""),
+            (&[], "?x"),
+        ] {
+            let head = head(lines);
+            let read = ForwardedRequest::read(&head, Some(target));
+            let path = read.as_ref().map(ForwardedRequest::request_path);
+            assert!(!matches!(path, Ok(Ok(_))), "{lines:?} {target}");
+        }
     }
 }

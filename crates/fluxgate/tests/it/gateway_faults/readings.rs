@@ -100,22 +100,31 @@ fn forward_auth_counts_what_frameworks_read() {
     let service = Service::start(&[], &limits());
     let mut http = service.http();
     for (number, reading) in READINGS.iter().enumerate() {
-        let mut send = |request: &SentRequest| {
-            let described = [
-                ("X-Forwarded-Method", request.method),
-                ("X-Forwarded-Uri", request.target),
-                ("X-Forwarded-For", "192.0.2.1"),
-            ];
-            let headers = [&described[..], request.headers].concat();
-            let target = format!("/v1/forward_auth?filter=r{number}-0");
-            http.request("GET", &target, &headers, "").status
-        };
-        assert_eq!(send(&reading.plain), 200, "{reading:?}");
-        let expected = match reading.treatment {
-            Treatment::Counted => 429,
-            _ => 400,
-        };
-        assert_eq!(send(&reading.spelled), expected, "{reading:?}");
+        for is_path_form in [false, true] {
+            let mut send = |request: &SentRequest| {
+                let described = [
+                    ("X-Forwarded-Method", request.method),
+                    ("X-Forwarded-Uri", request.target),
+                    ("X-Forwarded-For", "192.0.2.1"),
+                ];
+                if is_path_form {
+                    let headers = [&described[2..], request.headers].concat();
+                    let target = format!("/v1/forward_auth;filter=r{number}-1{}", request.target);
+                    http.request(request.method, &target, &headers, "").status
+                } else {
+                    let headers = [&described[..], request.headers].concat();
+                    let target = format!("/v1/forward_auth?filter=r{number}-0");
+                    http.request("GET", &target, &headers, "").status
+                }
+            };
+            assert_eq!(send(&reading.plain), 200, "{is_path_form} {reading:?}");
+            let expected = match reading.treatment {
+                Treatment::Counted => 429,
+                _ => 400,
+            };
+            let status = send(&reading.spelled);
+            assert_eq!(status, expected, "{is_path_form} {reading:?}");
+        }
     }
 }
 

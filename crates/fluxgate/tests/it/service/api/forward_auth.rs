@@ -195,6 +195,64 @@ fn invalid_requests_are_explained() {
     assert_eq!(json_of(&answer)["detail"], "the config has no `filters`");
 }
 
+/// As the external authorization of Gateway API calls it.
+#[test]
+fn in_the_path_form_the_call_is_the_request() {
+    let config = r#"
+filters:
+  main: { rule_set: api, exclude: ["/free"] }
+rule_sets:
+  api:
+    rules:
+      - { id: host, key: ["header:Host"], match: { path: ["/host"] }, bands: [ { capacity: 1, window: 1h } ] }
+      - { id: query, key: ["attr:key"], on_missing_key: skip, bands: [ { capacity: 1, window: 1h } ] }
+      - { id: post, scope: global, match: { methods: [POST] }, bands: [ { capacity: 2, window: 1h } ] }
+"#;
+    let config = config.replace(
+        "exclude:",
+        "attributes: { key: \"query:filter\" }, exclude:",
+    );
+    let service = Service::start(&[], &config);
+    let mut http = service.http();
+    let mut send = |method: &str, target: &str, headers: &[(&str, &str)]| {
+        let answer = http.request(method, &format!("{TARGET}{target}"), headers, "");
+        (answer.status, answer.header("ratelimit").is_some())
+    };
+    // Pages of other sites are clients of the proxy, too.
+    let foreign = [("Origin", "https://other.example")];
+    assert_eq!(send("POST", "/x", &foreign), (200, true));
+    assert_eq!(send("POST", "/", &[]), (200, true));
+    assert_eq!(send("POST", "/", &[]), (429, true));
+    assert_eq!(send("PURGE", "/x", &[]), (200, false));
+    assert_eq!(send("POST", "/free", &[]), (200, false));
+    // All of the query is the client's.
+    for (target, status) in [
+        ("/x?filter=other", 200),
+        ("/x?filter=other", 429),
+        ("/x?denied=403&filter=other", 429),
+    ] {
+        assert_eq!(send("GET", target, &[]).0, status, "{target}");
+    }
+    assert_eq!(send("GET", ";filter=main/x?filter=more", &[]).0, 200);
+    assert_eq!(send("GET", ";filter=main/x?filter=more", &[]).0, 429);
+    assert_eq!(send("GET", ";filter=other/x", &[]).0, 404);
+    // Headers that name a method and a target take precedence.
+    let described = [
+        ("X-Forwarded-Method", "POST"),
+        ("X-Forwarded-Uri", "/x?filter=second"),
+    ];
+    assert_eq!(send("GET", "/free", &described).0, 429);
+    // The host is the client's, unless a header names it.
+    let host = [("X-Forwarded-Host", "b.example")];
+    assert_eq!(send("GET", "/host", &[]).0, 200);
+    assert_eq!(send("GET", "/host", &host).0, 200);
+    assert_eq!(send("GET", "/host", &[]).0, 429);
+    for target in ["/x/../y", "/%2e%2e", ";filter=main", ";filter=main?x"] {
+        assert_eq!(send("GET", target, &[]).0, 400, "{target}");
+    }
+    assert_eq!(send("GET", "x", &[]).0, 404);
+}
+
 /// Proxies may send the length of a body that they do not send.
 #[test]
 fn a_connection_with_an_unread_body_is_closed() {
