@@ -12,11 +12,11 @@ use crate::report::Report;
 use crate::service::TempDir;
 use crate::{h2load, service};
 
-const REQUESTS: u64 = 200_000;
+pub(crate) const REQUESTS: u64 = 200_000;
 const CONNECTIONS: u64 = 4;
 const STREAMS: u64 = 16;
 
-const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+pub(crate) const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const YARDSTICK: &str = "nginx, a constant to the same POST over h2c";
 
 /// The band does not run out during the benchmark and refills one unit every three seconds.
@@ -41,22 +41,22 @@ pub(crate) fn run(report: &mut Report) {
         YARDSTICK,
         || {
             let before = remaining(ours.address("api"));
-            let run = ask(ours.address("grpc"), &dir, &body);
+            let run = ask(ours.address("grpc"), METHOD, &dir, &body);
             let charged = before - remaining(ours.address("api"));
             // Units that refill during the run are not seen as charged.
             let all = charged.abs_diff(REQUESTS) < 100;
             assert!(all, "{charged} of {REQUESTS} were charged");
             run
         },
-        || ask(nginx.address(), &dir, &body),
+        || ask(nginx.address(), METHOD, &dir, &body),
     );
 }
 
-/// One run of h2load.
-fn ask(address: SocketAddr, dir: &TempDir, body: &Path) -> Run {
+/// One run of h2load, which calls a method.
+pub(crate) fn ask(address: SocketAddr, method: &str, dir: &TempDir, body: &Path) -> Run {
     let (requests, connections) = (REQUESTS.to_string(), CONNECTIONS.to_string());
     let (streams, body) = (STREAMS.to_string(), body.display().to_string());
-    let url = format!("http://{address}{METHOD}");
+    let url = format!("http://{address}{method}");
     let load = ["-n", &requests, "-c", &connections, "-m", &streams];
     let headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"];
     let arguments = [&load[..], &headers, &["-d", &body, &url]].concat();
@@ -74,11 +74,28 @@ fn remaining(api: SocketAddr) -> u64 {
 }
 
 /// A `RateLimitRequest` in a gRPC frame: one descriptor of one entry.
-fn request() -> Vec<u8> {
-    let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+pub(crate) fn request() -> Vec<u8> {
     let entry = [field(1, b"user"), field(2, b"user-00000001")].concat();
-    let message = [field(1, b"api"), field(2, &field(1, &entry))].concat();
-    let mut frame = vec![0, 0, 0, 0, message.len() as u8];
+    frame([field(1, b"api"), field(2, &field(1, &entry))].concat())
+}
+
+/// A field of a message.
+pub(crate) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut length = bytes.len();
+    while length > 0x7f {
+        field.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    field.push(length as u8);
+    field.extend_from_slice(bytes);
+    field
+}
+
+/// A message in a gRPC frame.
+pub(crate) fn frame(message: Vec<u8>) -> Vec<u8> {
+    let mut frame = vec![0];
+    frame.extend((message.len() as u32).to_be_bytes());
     frame.extend(message);
     frame
 }

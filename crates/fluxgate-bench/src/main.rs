@@ -10,6 +10,7 @@
 
 mod decision;
 mod direct;
+mod ext_authz;
 mod fleet;
 mod gateway;
 mod grpc;
@@ -40,7 +41,7 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 31] = [
+const BENCHES: [Bench; 32] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("direct-1-thread", direct::one_thread),
@@ -65,6 +66,7 @@ const BENCHES: [Bench; 31] = [
     ("redis-history", history::redis),
     ("resp", resp::run),
     ("grpc", grpc::run),
+    ("grpc-ext-authz", ext_authz::run),
     ("gateway", gateway::run),
     ("gateway-lease", lease::gateway),
     ("gateway-jwt", gateway::jwt),
