@@ -2,6 +2,10 @@
 (* Wrong versions of Leases.tla: each takes the place of a definition and breaks an invariant.     *)
 EXTENDS Leases
 
+\* MUTANT Usable <- WholeSpan breaks HeldIsOut with Leases.cfg
+\* An instance that does not stop early, though its clock may be behind.
+WholeSpan == Span
+
 \* MUTANT Receive <- ReceiveAndCountFromNow breaks NeverOver with Leases.cfg
 \* An instance that counts the life of its units from the reply.
 ReceiveAndCountFromNow(reply) ==
@@ -25,4 +29,11 @@ CrashAndReturn(i) ==
     /\ network' = Unawaited(i)
     /\ UNCHANGED <<meter, backs, losses, replica>>
 
+\* MUTANT Grantable <- GrantableByTheBucket breaks ShareKept with Leases.cfg
+\* A store that grants what the bucket has, whatever is out.
+GrantableByTheBucket(state) == (Capacity - Share) - state.owed
+
+\* MUTANT AfterReport <- StillThere breaks HeldIsOut with Leases.cfg
+\* An instance that keeps the units that it gives back.
+StillThere(grant, gives_back) == [grant EXCEPT !.spent = 0]
 =============================================================================

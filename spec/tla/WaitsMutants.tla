@@ -18,4 +18,8 @@ CancelAgain(r) ==
 \* A cancellation that arrives after the turn of its request.
 Always(request) == TRUE
 
+\* MUTANT MayGoOn <- MayGoOnEarly breaks NeverOver with Waits.cfg
+\* A waiting request that goes on a tick early.
+MayGoOnEarly(request) == request.phase = "waiting" /\ request.mark <= Capacity + 1
+
 =============================================================================

@@ -105,7 +105,7 @@ fn every_mutant_breaks_an_invariant() {
         return;
     }
     let mutants = mutants();
-    assert!(mutants.len() >= 15, "{}", mutants.len());
+    assert!(mutants.len() >= 19, "{}", mutants.len());
     let dir = crate::support::Dir::new();
     for mutant in mutants {
         let mut config = fs::read_to_string(&mutant.config).unwrap();
