@@ -1,8 +1,8 @@
 // Pieces that every view uses.
 
 import { Problem } from "./api.js";
-import { h, replace, set } from "./dom.js";
-import { number, share, time } from "./format.js";
+import { h, replace, set, setText } from "./dom.js";
+import { ago, number, share, time } from "./format.js";
 import { repeat } from "./polling.js";
 
 /** @import { Child, Part } from "./dom.js" */
@@ -194,6 +194,14 @@ export function showProblem(place, error) {
 export const timeTag = (milliseconds) =>
   h("time", { datetime: new Date(milliseconds).toISOString() }, time(milliseconds));
 
+/** How long ago a time is, which `refreshAges` keeps current. @param {number} milliseconds */
+export const ageTag = (milliseconds) => h("span.hint", { "data-at": milliseconds }, ago(milliseconds));
+
+/** @param {Element} within */
+export function refreshAges(within) {
+  for (const each of within.querySelectorAll("[data-at]")) setText(each, ago(Number(each.getAttribute("data-at"))));
+}
+
 /**
  * A button that shows and hides `place`, which is filled when it is first shown.
  * @param {string} text @param {HTMLElement} place @param {() => Part} content @param {string} [of]
@@ -219,7 +227,7 @@ export function disclosure(text, place, content, of) {
 export function table(caption, headers, rows, numericFrom = Infinity) {
   const numeric = (/** @type {number} */ column) => ({ class: column >= numericFrom && "numeric" });
   // The roles stay when the style makes blocks of the rows.
-  return h("div.table-scroll", { tabindex: 0, role: "region", "aria-label": caption },
+  return h(`div.table-scroll${headers.length > 6 ? ".many" : ""}`, { tabindex: 0, role: "region", "aria-label": caption },
     h("table.list", { role: "table" },
       h("caption.visually-hidden", caption),
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, headers.map((text, column) =>

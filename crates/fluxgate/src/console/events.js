@@ -1,7 +1,7 @@
 // Events and changes: what happened in the fleet, and who changed what, and why.
 
 import { button, field, pageHead, segmented, showProblem, textInput } from "./components.js";
-import { h, replace, setText } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { changeItem, changeText, eventItem, eventText, KINDS, shownOf } from "./events/item.js";
 import { link, zone } from "./format.js";
 import { watch } from "./polling.js";
@@ -10,28 +10,34 @@ import { sharedStream } from "./stream.js";
 /** @import { Change, Event } from "./events/item.js" */
 
 const MOST = 1000;
-const PAGE = 50;
+/** Entries are taller on phones. */
+const pageSize = () => (matchMedia("(max-width: 760px)").matches ? 25 : 50);
 const EVENTS_EVERY_MS = 30_000;
 const CHANGES_EVERY_MS = 5000;
 /** The service sends a comment every 15 seconds. */
 const STALLED_MS = 40_000;
+
+/** @param {Event | Change} entry */
+const keyOf = (entry) => entry.id ?? `${entry.at_ms} ${"text" in entry ? entry.text : ""}`;
 
 /** @param {import("./main.js").Context} context */
 export function view({ params, session, signal }) {
   let shows = params.get("show") === "changes" && session.history ? "changes" : "events";
   let kind = params.get("kind") ?? "all";
   let query = params.get("q") ?? "";
-  let most = PAGE;
+  let most = pageSize();
   /** @type {Map<string, Event>} */
   const events = new Map();
   let changes = /** @type {Change[]} */ ([]);
+  /** The items that are shown. @type {Map<string, HTMLLIElement>} */
+  let items = new Map();
   let isKnown = { events: false, changes: false };
 
   const list = h("ol.events");
   const status = h("p.hint", { role: "status" });
   const problem = h("div");
-  const more = button(`Show ${PAGE} more`, () => {
-    most += PAGE;
+  const more = button("Show more", () => {
+    most += pageSize();
     show();
   });
   const search = textInput({ type: "search", name: "q", value: query, oninput: () => {
@@ -44,7 +50,7 @@ export function view({ params, session, signal }) {
   });
 
   function changed() {
-    most = PAGE;
+    most = pageSize();
     history.replaceState(null, "", link("events", {
       show: shows === "changes" ? shows : null, kind: kind === "all" ? null : kind, q: query || null,
     }));
@@ -62,8 +68,7 @@ export function view({ params, session, signal }) {
       : [...events.values()].filter((event) => (kind === "all" || event.kind === kind)
         && has(`${KINDS[event.kind] ?? event.kind} ${eventText(event)}`)).sort((a, b) => b.at_ms - a.at_ms);
     const shown = found.slice(0, most);
-    replace(list, isChanges ? shown.map((each) => changeItem(/** @type {Change} */ (each)))
-      : shown.map((each) => eventItem(/** @type {Event} */ (each))));
+    showItems(shown);
     more.hidden = shown.length === found.length;
     const all = isChanges ? changes.length : events.size;
     setText(status, !isKnown[isChanges ? "changes" : "events"] ? "Loading…"
@@ -74,9 +79,23 @@ export function view({ params, session, signal }) {
       : shownOf(found.length, shown.length));
   }
 
+  /** Leaves alone what is shown already, and so the focus. @param {(Event | Change)[]} shown */
+  function showItems(shown) {
+    const before = items;
+    items = new Map(shown.map((each) => {
+      const key = `${shows} ${keyOf(each)}`;
+      return [key, before.get(key) ?? ("what" in each ? changeItem(each) : eventItem(each))];
+    }));
+    const wanted = [...items.values()];
+    for (const element of [...list.children]) if (!wanted.includes(/** @type {HTMLLIElement} */ (element))) element.remove();
+    wanted.forEach((element, place) => {
+      if (list.children[place] !== element) list.insertBefore(element, list.children[place] ?? null);
+    });
+  }
+
   /** @param {Event} event */
   function add(event) {
-    events.set(event.id ?? `${event.at_ms} ${event.text}`, event);
+    events.set(keyOf(event), event);
     if (events.size <= MOST) return;
     const [oldest] = events.keys();
     events.delete(oldest);

@@ -11,8 +11,7 @@ import { watch } from "./polling.js";
 
 const EVERY_MS = 3000;
 const COLUMNS = [
-  "Instance", "Version", "Rules", "Running for", "Last sign of life", "Decisions", "Denied", "Waiting",
-  "Slots held", "Units on lease", "Redis",
+  "Instance", "Version and rules", "Running for", "Last sign of life", "In use now", "Redis", "Decisions", "Denied",
 ];
 const BREAKER = /** @type {const} */ ({
   closed: ["good", "answers"], half_open: ["warn", "is tried again"], open: ["bad", "does not answer"],
@@ -31,7 +30,7 @@ export function view({ signal, live, fleet }) {
       ? "The store is in memory, so no other instance shares it."
       : `${count(instances.length, "instance uses", "instances share")} the store.`);
     const own = instances.find((each) => each.is_self)?.revision;
-    const made = table("Instances", COLUMNS, instances.map((each) => row(each, own)), 5);
+    const made = table("Instances", COLUMNS, instances.map((each) => row(each, own)), 6);
     const scroll = body.firstElementChild?.scrollLeft ?? 0;
     const hadFocus = body.contains(document.activeElement);
     replace(body, made, summary(instances, own), goneList(gone));
@@ -57,19 +56,17 @@ function row(instance, own) {
   const [level, words] = BREAKER[/** @type {keyof typeof BREAKER} */ (store?.breaker)] ?? ["quiet", "not known"];
   return [
     [
-      h("div.tight", hostname || address || id, instance.is_self && badge("this instance", "info")),
+      h("div.row", hostname || address || id, instance.is_self && badge("this instance", "info")),
       h("div.hint.mono", hostname && address ? `${address} · ${id}` : id),
     ],
-    version,
-    h("div.tight", h("code", revision.slice(0, 8)), revision !== own && badge("different rules", "warn")),
+    [h("div", version), h("div.row", h("code", revision.slice(0, 8)), revision !== own && badge("different rules", "warn"))],
     h("span", { title: `Since ${time(started)}` }, duration(now() - started)),
-    h("div.tight", ago(seen), isLate(instance) && badge("late", "bad")),
+    h("div.row", ago(seen), isLate(instance) && badge("late", "bad")),
+    [h("div", `${known(instance.waiting, "requests")} waiting`), h("div", `${known(instance.slots, "slots")} held`),
+      h("div", `${known(instance.leased_units, "units")} on lease`)],
+    store?.kind === "memory" ? "in memory" : badge(words, level),
     rate(instance.decisions_per_second),
     rate(instance.denied_per_second),
-    known(instance.waiting, "requests"),
-    known(instance.slots, "slots"),
-    known(instance.leased_units, "units"),
-    store?.kind === "memory" ? "in memory" : badge(words, level),
   ];
 }
 

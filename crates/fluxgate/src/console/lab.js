@@ -51,7 +51,7 @@ export function view({ params, notify, signal }) {
   const seedRow = h("div.row.bottom", field("Seed", seed), button("New seed", () =>
     change({ seed: (settings.seed % STEPS.seed.length) + 1 })));
   const shape = h("input", { type: "checkbox", onchange: () => change({ shape: shape.checked }) });
-  const problem = h("div.stack-small");
+  const problem = h("div.stack-small", h("p.quiet", "Loading…"));
   const announcement = h("p.visually-hidden", { role: "status" });
   const results = h("div.grid.lab-results", charts.map(({ element }) => element));
   const rules = h("pre.code", { tabindex: 0, role: "region", "aria-label": "Rules as YAML" });
@@ -144,7 +144,7 @@ export function view({ params, notify, signal }) {
   function showNumbers() {
     if (!numbersDetails.open || shown.length === 0) return;
     const slots = table("Requests and admitted requests in each column",
-      ["From", "Requests", ...shown.map(({ name }) => `${name} admits`)],
+      ["From", "Requests", ...shown.map(({ name }) => name)],
       shownCounts.map((requests, slot) => [
         span((settings.duration / SLOTS) * slot), requests, ...shown.map(({ admitted }) => admitted[slot]),
       ]), 1);

@@ -2,7 +2,7 @@
 
 import { get, Problem, token } from "./api.js";
 import {
-  badge, button, empty, field, notice, problemNotice, submitButton, textInput,
+  badge, button, empty, field, notice, problemNotice, refreshAges, submitButton, textInput,
 } from "./components.js";
 import { h, replace, svg } from "./dom.js";
 import { fleetFeed } from "./fleet.js";
@@ -102,6 +102,7 @@ function showConsole(session) {
     showConnection(live, lost, problem);
   });
   const fleet = fleetFeed(open);
+  live.onEvent(open, () => refreshAges(main));
   const { line, banners } = health({ signal: open, live, fleet, session });
 
   /** The hash is the route, so the skip link moves the focus itself. @param {Event} event */
@@ -125,7 +126,7 @@ function showConsole(session) {
             forgetAnswers();
             start();
           })))),
-    h("div.below-top", line, lost, banners),
+    h("section.below-top", { "aria-label": "State of the service" }, line, lost, banners),
     main);
 
   let left = new AbortController();

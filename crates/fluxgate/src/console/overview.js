@@ -18,8 +18,10 @@ export function view(context) {
   return {
     element: h("div.stack",
       pageHead("Overview", [], context.session.demo && demoTraffic(context)),
-      decisions.first, decisions.element, fleetStrip(context),
-      h("div.cards", limitedCard(context), context.session.history && runningOutCard(context), rules.element,
-        happenedCard(context))),
+      decisions.first, decisions.element,
+      h("div.cards",
+        h("div.column", limitedCard(context), context.session.history && runningOutCard(context)),
+        h("div.column", rules.element, happenedCard(context))),
+      fleetStrip(context)),
   };
 }

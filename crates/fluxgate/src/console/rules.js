@@ -2,10 +2,10 @@
 
 import { get } from "./api.js";
 import {
-  badge, button, card, disclosure, empty, pageHead, reloading, showProblem, timeTag,
+  ageTag, badge, button, card, disclosure, empty, pageHead, reloading, showProblem, timeTag,
 } from "./components.js";
 import { h, replace } from "./dom.js";
-import { ago, link } from "./format.js";
+import { link } from "./format.js";
 import { refresh, watch } from "./polling.js";
 import { codeBlock, diffBlock } from "./rules/code.js";
 import { ruleList } from "./rules/list.js";
@@ -127,7 +127,7 @@ async function history(context, set) {
     return h("li.change",
       h("div.row",
         h("h3", timeTag(at)),
-        h("span.quiet", ago(at)), index === 0 && badge("active", "good")),
+        ageTag(at), index === 0 && badge("active", "good")),
       h("p", h("strong", who), ` · ${what}`, diff && ` · ${diff.words}`),
       h("div.actions",
         disclosure(diff ? "See the change" : "See the text", place, () =>
@@ -135,5 +135,6 @@ async function history(context, set) {
         canRestore && button("Open in the editor", () => restore(text))),
       place);
   }
-  return card("Changes, newest first", h("ol", changes.map(item)));
+  return card("Changes, newest first", h("p.hint", "What a change did to the requests of a rule: “Last change” of ",
+    h("a", { href: link("rules", { set }) }, "the rule"), "."), h("ol", changes.map(item)));
 }

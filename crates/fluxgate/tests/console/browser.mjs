@@ -208,7 +208,8 @@ class Page {
 
   /**
    * Answers calls in place of the service, until `stop` is called. `answer` is the status and the
-   * body, which a function may make for each call, or "lost" for no answer.
+   * body, which a function may make for each call, "lost" for a connection that fails, or "never" for
+   * none. A `method` that is null stands for all.
    */
   async answer(method, path, answer) {
     const entry = { method, path, answer };
@@ -227,8 +228,9 @@ class Page {
   #paused({ requestId, request }) {
     const { pathname } = new URL(request.url);
     const matches = ({ method, path }) =>
-      method === request.method && (path instanceof RegExp ? path.test(pathname) : path === pathname);
+      (method ?? request.method) === request.method && (path instanceof RegExp ? path.test(pathname) : path === pathname);
     const answer = this.#answers.find(matches)?.answer;
+    if (answer === "never") return;
     const done = !answer ? this.send("Fetch.continueRequest", { requestId })
       : answer === "lost" ? this.send("Fetch.failRequest", { requestId, errorReason: "ConnectionRefused" })
       : this.send("Fetch.fulfillRequest", {
@@ -419,13 +421,12 @@ class Page {
     writeFileSync(path, Buffer.from(data, "base64"));
   }
 
-  /** Returns the serious and critical findings of axe in the page as it is. */
+  /** Returns what axe finds in the page as it is. */
   async axe() {
     if (!(await this.evaluate(() => "axe" in window))) await this.run(readFileSync(needed("FLUXGATE_AXE"), "utf8"));
     return this.evaluate(async () => {
       const { violations } = await window.axe.run(document, { resultTypes: ["violations"] });
-      const bad = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-      return bad.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`).join("\n")}`);
+      return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`).join("\n")}`);
     });
   }
 

@@ -157,9 +157,9 @@ browserTest("marks instances that are late or have different rules", {}, async (
   await page.shows("3 instances share the store.");
   const rows = await page.all("row");
   const texts = await Promise.all(rows.slice(1).map((row) => row.text()));
-  assert.match(texts[0], /^host-1 this instance 192\.0\.2\.1:8081 · one 0\.1\.0 aaaaaaaa 1 min 3\d s .* 13\/s 1\/s 2 requests 1 slot 40 units answers$/);
+  assert.match(texts[0], /^host-1 this instance 192\.0\.2\.1:8081 · one 0\.1\.0 aaaaaaaa 1 min 3\d s .* 2 requests waiting 1 slot held 40 units on lease answers 13\/s 1\/s$/);
   assert.match(texts[1], /^host-2 .* bbbbbbbb different rules /);
-  assert.match(texts[2], /^three .* late .* – 1 slot 40 units not known$/);
+  assert.match(texts[2], /^three .* late – waiting 1 slot held 40 units on lease not known 13\/s 1\/s$/);
   await page.shows("1 instance has different rules from this one.");
   await page.shows("1 instance has not been seen for 12 seconds");
   stop();

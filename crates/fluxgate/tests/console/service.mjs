@@ -120,6 +120,15 @@ class Service {
     return this.#redis.stop();
   }
 
+  /** Makes Redis answer nothing; it keeps what it has. */
+  pauseRedis() {
+    this.#redis.signal("SIGSTOP");
+  }
+
+  resumeRedis() {
+    this.#redis.signal("SIGCONT");
+  }
+
   /** Starts Redis again, at the same address. */
   async startRedis() {
     this.#redis = await startRedis(this.#folder, Number(new URL(this.#redis.url).port));
@@ -242,7 +251,7 @@ async function startRedis(folder, wanted) {
     const redis = start("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], folder);
     try {
       await redis.line((line) => line.includes("Ready to accept connections"));
-      return { url: `redis://127.0.0.1:${port}`, stop: redis.stop };
+      return { url: `redis://127.0.0.1:${port}`, stop: redis.stop, signal: redis.signal };
     } catch (error) {
       if (!redis.output().includes("Address already in use")) throw error;
     }

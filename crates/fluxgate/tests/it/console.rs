@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::support::fetched;
 
 /// The files of tests. Each has a Rust test below.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "diff",
     "fleet",
     "identities",
@@ -19,6 +19,7 @@ const FILES: [&str; 11] = [
     "overview",
     "rules",
     "shell",
+    "states",
     "text",
     "words",
     "yaml",
@@ -66,6 +67,11 @@ fn lab() {
 #[test]
 fn shell() {
     run("shell");
+}
+
+#[test]
+fn states() {
+    run("states");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 // An event or a change as an item of a list.
 
-import { badge, timeTag } from "../components.js";
+import { ageTag, badge, timeTag } from "../components.js";
 import { h } from "../dom.js";
-import { ago, capitalized, count, identityLink, link, number } from "../format.js";
+import { capitalized, count, identityLink, link, number } from "../format.js";
 
 /** @import { Child } from "../dom.js" */
 /** @import { Kind } from "../components.js" */
@@ -82,7 +82,7 @@ export function changeText({ what, rule_set: set, rule, rule_id: id, identity, u
 function item(at, head, text, links) {
   const shown = links.filter(Boolean);
   return h("li.event",
-    h("div.event-when", timeTag(at), h("span.hint", ` ${ago(at)}`)),
+    h("div.event-when", timeTag(at), " ", ageTag(at)),
     h("div.event-head", head),
     h("div.event-text", h("p", text), shown.length > 0 && h("p.row.event-links", shown)));
 }

@@ -152,7 +152,7 @@ export function browse({ session, signal, params }, entries) {
   });
   ranges.hidden = order !== "denied" || !session.history;
   return {
-    element: card("All identities", h("div.row.bottom.id-filters", h("div.field",
+    element: card("All identities", h("div.row.id-filters", h("div.field",
       h("span.field-label", { "aria-hidden": "true" }, "Show"), orders), ranges, field("Rule", rule)),
     list.problem, text, body, h("div.actions.id-list-foot", previous, next)),
     /** @param {string} value */

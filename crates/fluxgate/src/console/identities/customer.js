@@ -21,7 +21,8 @@ import { discover, isUsed, readStates, seenTogether, subjectOf, subjectsOf, used
 const STATES_MS = 2000;
 /** What else is known changes rarely, and is read from all rules. */
 const DISCOVER_MS = 10_000;
-const MOST_CARDS = 8;
+/** Cards are taller on phones. */
+const mostCards = () => (matchMedia("(max-width: 760px)").matches ? 4 : 8);
 const MOST_SEEN = 8;
 
 /** @param {Values} values An API key is a secret, also on a screen. */
@@ -62,7 +63,7 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
   const more = h("div.actions");
   const unused = details("id-unused");
   const sharedPlace = details("id-shared");
-  const seen = h("div.stack-small");
+  const seen = h("div.stack-small", h("p.quiet", "Loading…"));
   const log = denialLog(context, entries);
   const requests = recentRequests({ session, fleet }, explain.explainEvent);
 
@@ -130,7 +131,7 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
     const place = (/** @type {Subject} */ each) => (isWanted(each) ? 0 : isFull(each) ? 1 : each.isOwn ? 2 : 3);
     const used = subjects.filter((each) => (isEveryone || isShown(each)) && (each.states !== null || each.problem !== ""))
       .sort((a, b) => place(a) - place(b) || usedShare(b) - usedShare(a));
-    const visible = showsAll ? used : used.slice(0, MOST_CARDS);
+    const visible = showsAll ? used : used.slice(0, mostCards());
     for (const each of visible) {
       const known = cards.get(each);
       if (known) known.update();
@@ -222,7 +223,8 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
         missingOf(rule, clear).map((part) => badge(values.has(part) ? `${part} is hidden here` : `needs ${part}`)))))),
     session.role === "viewer" && h("p.hint",
       `Refunds and resets need the role operator. You have the role ${session.role}.`),
-    !isEveryone && card("Seen together", seen), !isEveryone && log.element, !isEveryone && requests.element);
+    !isEveryone && card("Seen together", seen),
+    !isEveryone && h("div.id-lists", log.element, requests.element));
 }
 
 /** @param {{part: string, value: string}} seen @param {boolean} isNamed */

@@ -102,11 +102,13 @@ export function denialLog({ session, signal, notify }, entries) {
   }
 
   const element = card("Denials",
-    ...(session.history ? [h("div.row.bottom.id-filters",
-      segmented("Within the last", RANGES, /** @type {any} */ (range), (value) => {
-        range = value;
-        restart();
-      }), ofField, field("Rule", rule), h("span.row.tight", "Export", links)),
+    ...(session.history ? [h("div.row.id-filters",
+      h("div.field", h("span.field-label", { "aria-hidden": "true" }, "Within the last"),
+        segmented("Within the last", RANGES, /** @type {any} */ (range), (value) => {
+          range = value;
+          restart();
+        })),
+      ofField, field("Rule", rule), h("div.field", h("span.field-label", "Export"), h("span.row.tight", links))),
     log.problem, text, body, explained, h("div.actions.id-list-foot", newer, older)] : [h("p.quiet", OFF)]));
 
   return {

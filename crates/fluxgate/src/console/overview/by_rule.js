@@ -12,7 +12,7 @@ const SHOWN = 8;
 
 export function byRuleCard() {
   const list = rowList(SHOWN);
-  const text = h("p.hint");
+  const text = h("p.hint", "Loading…");
 
   /** @param {Recorded} recorded @param {Range} range */
   function update(recorded, range) {

@@ -49,7 +49,7 @@ export function decisionsCard(context, onRecord) {
   const legend = h("div.row.legend");
   const when = h("span.hint");
   const title = h("h2");
-  const note = h("p.hint");
+  const note = h("p.hint", "Loading…");
   const changes = h("ul.changes-marked");
   let items = /** @type {{strong: HTMLElement, name: string}[]} */ ([]);
   const chart = timeChart((at, values) => {

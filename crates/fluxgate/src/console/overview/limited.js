@@ -29,7 +29,7 @@ export function limitedCard({ signal, session, live }) {
   let sets = /** @type {RuleSet[]} */ ([]);
   const list = rowList(SHOWN);
   const title = h("h2", "Who is limited now");
-  const text = h("p.hint");
+  const text = h("p.hint", "Loading…");
   const rules = watch(signal, "/v1/rule_sets", RULES_EVERY_MS, (answer) => (sets = answer.rule_sets));
   live.onRules(signal, () => rules.run());
 

@@ -2,26 +2,27 @@
 
 import { h, setText } from "../dom.js";
 import { showProblem } from "../components.js";
-import { compact, count, duration, identityLink, link, number, share } from "../format.js";
+import { compact, duration, identityLink, link, number, share } from "../format.js";
 import { watch } from "../polling.js";
 import { rowList } from "./row_list.js";
 
 /** @import { Usage } from "../api.js" */
 
 const SHOWN = 8;
+const PATH = `/v1/usage?by=soon&n=${SHOWN}&offset=0`;
 const EVERY_MS = 10_000;
 
 /** @param {import("../main.js").Context} context */
 export function runningOutCard({ signal, live }) {
   const list = rowList(SHOWN);
-  const text = h("p.hint");
+  const text = h("p.hint", "Loading…");
   const problem = h("div");
-  const { run } = watch(signal, "/v1/usage?n=200", EVERY_MS, (/** @type {{usage: Usage[]}} */ { usage }) => {
-    const soon = usage.filter((row) => row.exhausted_in_ms !== null)
-      .sort((a, b) => (a.exhausted_in_ms ?? 0) - (b.exhausted_in_ms ?? 0) || b.per_hour - a.per_hour);
-    list.show(soon.map(rowOf));
-    setText(text, soon.length === 0 ? "At the rate of the last hour, no identity runs out before its limit starts anew."
-      : `At the rate of the last hour, of all instances.${soon.length > SHOWN ? ` ${count(soon.length - SHOWN, "more")} not shown.` : ""}`);
+  const { run } = watch(signal, PATH, EVERY_MS, (/** @type {{usage: Usage[], total: number}} */ { usage, total }) => {
+    list.show(usage.map(rowOf));
+    const rest = total - usage.length;
+    setText(text, total === 0 ? "At the rate of the last hour, no identity runs out before its limit starts anew."
+      : `At the rate of the last hour, of all instances.${rest > 0 ? ` ${number(rest)} more: ` : ""}`);
+    if (rest > 0) text.append(h("a", { href: link("identities", { show: "soon" }) }, "all that run out"), ".");
   }, (error) => showProblem(problem, error));
   live.onRules(signal, () => run());
   return h("section.card", { "aria-label": "Runs out soon" },

@@ -2,9 +2,9 @@
 
 import { get, Problem } from "../api.js";
 import { now } from "../clock.js";
-import { empty, table, timeTag } from "../components.js";
+import { ageTag, empty, table, timeTag } from "../components.js";
 import { h } from "../dom.js";
-import { ago, count, duration, number, share } from "../format.js";
+import { count, duration, number, share } from "../format.js";
 import { diffBlock } from "./code.js";
 import { ruleText } from "./document.js";
 import { pathOf } from "./store.js";
@@ -32,7 +32,7 @@ export async function lastChange({ session }, set, rule) {
   const { at, who, before, after, isOfSet } = change;
   const diff = before !== null && after !== null ? diffBlock(before, after, `Last change of ${set}/${rule}`) : null;
   return h("div.stack-small",
-    h("p", timeTag(at), ` (${ago(at)})`, who ? [" by ", h("strong", who)] : null,
+    h("p", timeTag(at), " (", ageTag(at), ")", who ? [" by ", h("strong", who)] : null,
       isOfSet ? ": the rule set changed; its older texts are not kept here." : before === null ? ": the rule was added." : "."),
     diff?.element,
     session.history ? await effect(set, rule, at) : h("p.hint", "Requests before and after are not recorded: history is false in the config."));

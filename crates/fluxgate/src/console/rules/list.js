@@ -53,6 +53,8 @@ export function ruleList(context, feed, reload) {
   let sets = [];
   /** @type {Map<string, Row>} */
   const rows = new Map();
+  /** What is said of the rules of a set, also of those that are not shown. @type {Map<string, {element: HTMLElement, keys: string[]}>} */
+  const summaries = new Map();
   /** Sets that were opened or folded by hand. @type {Map<string, boolean>} */
   const opened = new Map();
   /** The first rule that is shown of each set. @type {Map<string, number>} */
@@ -107,6 +109,7 @@ export function ruleList(context, feed, reload) {
   }
 
   function draw() {
+    summaries.clear();
     const wanted = sets.filter(({ name }) => setChoice.value === "" || name === setChoice.value);
     const matching = wanted.map((set) => ({ set, items: itemsOf(set).filter(isWanted) }))
       .filter(({ items }) => items.length > 0 || !isFiltered());
@@ -143,6 +146,8 @@ export function ruleList(context, feed, reload) {
 
   /** @param {RuleSet} set @param {Item[]} items @param {boolean} isOpen */
   function setCard({ name, on_error: onError, rules }, items, isOpen) {
+    const denying = h("strong.denied");
+    summaries.set(name, { element: denying, keys: rules.map((rule) => keyOf(name, rule.id)) });
     const size = pageSize();
     const isIn = items.findIndex(({ set, id }) => keyOf(set, id) === target);
     const first = isIn >= 0 ? isIn - isIn % size : Math.min(pages.get(name) ?? 0, Math.max(0, items.length - 1));
@@ -172,7 +177,7 @@ export function ruleList(context, feed, reload) {
     return h("section.card.rule-set", { "data-set": name },
       h("div.card-head",
         h("div", h("h2", { tabindex: -1 }, name), h("p.hint",
-          `${count(rules.length, "active rule")}. If the store fails, ${ON_ERROR[onError]}.`)),
+          `${count(rules.length, "active rule")}. If the store fails, ${ON_ERROR[onError]}.`, denying)),
         h("div.actions",
           drafts.has(name) && badge("unsaved edits", "warn"),
           setActions(context, name, rules.length, reload),
@@ -210,6 +215,10 @@ export function ruleList(context, feed, reload) {
   const focusOn = (selector) => /** @type {HTMLElement | null} */ (list.querySelector(selector))?.focus();
 
   function update() {
+    for (const { element, keys } of summaries.values()) {
+      const denying = keys.filter((key) => feed.of(key).denied > 0).length;
+      setText(element, denying > 0 ? ` ${count(denying, "rule denies", "rules deny")} requests now.` : "");
+    }
     for (const [key, row] of rows) if (row.element.isConnected || list.contains(row.element)) row.update(feed.of(key));
   }
 
