@@ -14,6 +14,7 @@ mod links;
 mod migrating;
 mod names;
 mod numbers;
+mod readers;
 mod session;
 mod sizing;
 mod test_names;
@@ -135,6 +136,13 @@ fn documents() -> Vec<String> {
     let mut documents = markdown_files();
     documents.retain(|it| !it.ends_with(".ko.md"));
     documents
+}
+
+/// Returns the paths of the documents in `docs`.
+fn pages() -> Vec<String> {
+    let mut pages = documents();
+    pages.retain(|it| it.starts_with("docs/"));
+    pages
 }
 
 /// Returns the paths of all translations. Their code is that of the originals.
