@@ -227,7 +227,8 @@ export function disclosure(text, place, content, of) {
 export function table(caption, headers, rows, numericFrom = Infinity) {
   const numeric = (/** @type {number} */ column) => ({ class: column >= numericFrom && "numeric" });
   // The roles stay when the style makes blocks of the rows.
-  return h(`div.table-scroll${headers.length > 6 ? ".many" : ""}`, { tabindex: 0, role: "region", "aria-label": caption },
+  const size = headers.length > 6 ? ".many" : headers.length < 5 ? ".few" : "";
+  return h(`div.table-scroll${size}`, { tabindex: 0, role: "region", "aria-label": caption },
     h("table.list", { role: "table" },
       h("caption.visually-hidden", caption),
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, headers.map((text, column) =>

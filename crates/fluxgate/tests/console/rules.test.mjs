@@ -173,6 +173,8 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   await page.shows("4 newly denied 0 newly allowed of 9 requests");
   const totals = await page.find("table", "Totals before and after");
   await totals.shows("Outcome Recorded Active rules This text");
+  // What is compared stands side by side.
+  assert.equal(await totals.call((table) => getComputedStyle(table.rows[1]).display), "table-row");
   await totals.shows("Requests 9 9 9 Allowed 9 (100%) 9 (100%) 5 (56%) Denied 0 0 4 (44%) Shadow-denied 0 0 0 Delayed – 0 0");
   await (await page.find("table", "Denied by rule")).shows("api/per-user 0 0 of 9 4 of 9");
 
