@@ -5,6 +5,7 @@ pub(crate) mod ext_authz;
 pub(crate) mod fuzz;
 mod health;
 mod messages;
+mod metadata;
 mod reflection;
 mod request;
 mod response;

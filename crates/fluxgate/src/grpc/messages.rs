@@ -54,6 +54,9 @@ pub(super) struct RateLimitResponse {
     pub(super) statuses: Vec<DescriptorStatus>,
     #[prost(message, repeated, tag = "3")]
     pub(super) response_headers_to_add: Vec<HeaderValue>,
+    /// For later filters and access logs of Envoy.
+    #[prost(message, optional, tag = "6")]
+    pub(super) dynamic_metadata: Option<prost_types::Struct>,
 }
 
 /// `envoy.service.ratelimit.v3.RateLimitResponse.Code`

@@ -13,7 +13,7 @@ use tonic_reflection::server::v1alpha::{
 };
 use tonic_reflection::server::{Builder, Error};
 
-use schema::{Kind, enumeration, file, message, service};
+use schema::{Kind, enumeration, file, map_entry, message, one_of, service};
 
 /// Returns the reflection service in both versions that tools use.
 pub(super) fn services() -> Result<
@@ -39,10 +39,11 @@ const COMMON: &str = "envoy/extensions/common/ratelimit/v3/ratelimit.proto";
 const BASE: &str = "envoy/config/core/v3/base.proto";
 const DURATION: &str = "google/protobuf/duration.proto";
 const WRAPPERS: &str = "google/protobuf/wrappers.proto";
+const STRUCT: &str = "google/protobuf/struct.proto";
 
 /// Returns the supported part of Envoy's files, with their dependencies.
 fn files() -> FileDescriptorSet {
-    let mut file = vec![rls(), common(), base(), duration(), wrappers()];
+    let mut file = vec![rls(), common(), base(), duration(), wrappers(), structure()];
     file.extend(auth::files());
     FileDescriptorSet { file }
 }
@@ -62,6 +63,7 @@ const APPEND_ACTION: Kind =
     Kind::Enum(".envoy.config.core.v3.HeaderValueOption.HeaderAppendAction");
 const RESET: Kind = Kind::Message(".google.protobuf.Duration");
 const HITS: Kind = Kind::Message(".google.protobuf.UInt64Value");
+const METADATA: Kind = Kind::Message(".google.protobuf.Struct");
 const TEXT: Kind = Kind::Scalar(Type::String);
 const COUNT: Kind = Kind::Scalar(Type::Uint32);
 
@@ -98,12 +100,13 @@ fn rls() -> FileDescriptorProto {
         ("overall_code", 1, CODE),
         ("statuses", 2, STATUSES),
         ("response_headers_to_add", 3, HEADERS),
+        ("dynamic_metadata", 6, METADATA),
     ];
     let mut response = message("RateLimitResponse", &response);
     response.nested_type = vec![limit, message("DescriptorStatus", &status)];
     response.enum_type.push(code);
     let messages = vec![message("RateLimitRequest", &request), response];
-    let dependencies = [BASE, COMMON, DURATION];
+    let dependencies = [BASE, COMMON, DURATION, STRUCT];
     let mut file = file(RLS, "envoy.service.ratelimit.v3", &dependencies, messages);
     let name = |message: &str| format!(".envoy.service.ratelimit.v3.{message}");
     let (request, response) = (name("RateLimitRequest"), name("RateLimitResponse"));
@@ -155,6 +158,23 @@ fn duration() -> FileDescriptorProto {
     ];
     let duration = message("Duration", &fields);
     file(DURATION, "google.protobuf", &[], vec![duration])
+}
+
+/// The part of `google.protobuf.Struct` that is sent: texts and numbers.
+fn structure() -> FileDescriptorProto {
+    const FIELDS: Kind = Kind::Repeated(".google.protobuf.Struct.FieldsEntry");
+    const VALUE: Kind = Kind::Message(".google.protobuf.Value");
+    let mut entry = map_entry("FieldsEntry");
+    entry.field = message("", &[("key", 1, TEXT), ("value", 2, VALUE)]).field;
+    let mut structure = message("Struct", &[("fields", 1, FIELDS)]);
+    structure.nested_type.push(entry);
+    let value = [
+        ("number_value", 2, Kind::Scalar(Type::Double)),
+        ("string_value", 3, TEXT),
+    ];
+    let mut value = message("Value", &value);
+    one_of("kind", &mut value.field, &mut value.oneof_decl);
+    file(STRUCT, "google.protobuf", &[], vec![structure, value])
 }
 
 fn wrappers() -> FileDescriptorProto {

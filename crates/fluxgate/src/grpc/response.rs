@@ -7,6 +7,7 @@ use fluxgate_http::server::OUTCOME;
 use http::HeaderMap;
 
 use super::messages::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
+use super::metadata::metadata;
 
 const POLICY: &str = "ratelimit-policy";
 
@@ -17,6 +18,7 @@ pub(super) fn response(decisions: &[Decision], families: HeaderFamilies) -> Rate
         overall_code: code(allowed).into(),
         statuses: decisions.iter().map(status).collect(),
         response_headers_to_add: response_headers(decisions, families),
+        dynamic_metadata: reported(decisions).map(metadata),
     }
 }
 

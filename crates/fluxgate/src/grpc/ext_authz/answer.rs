@@ -14,6 +14,7 @@ use super::messages::{
     HttpStatus, OkHttpResponse, RpcStatus,
 };
 use crate::grpc::messages;
+use crate::grpc::metadata::metadata;
 
 /// Returns the answer to an evaluated request. `grpc` is the content type of a gRPC request.
 pub(super) fn answer(
@@ -22,13 +23,19 @@ pub(super) fn answer(
     grpc: Option<&str>,
 ) -> CheckResponse {
     match outcome {
-        FilterOutcome::Skipped => allowed(HeaderMap::new()),
+        FilterOutcome::Skipped => allowed(&HeaderMap::new()),
         FilterOutcome::Allowed(decision) => {
             let mut headers = HeaderMap::new();
             filter.families().write(&decision, &mut headers);
-            allowed(headers)
+            CheckResponse {
+                dynamic_metadata: Some(metadata(&decision)),
+                ..allowed(&headers)
+            }
         }
-        FilterOutcome::Denied(decision) => denied(&decision, filter, grpc),
+        FilterOutcome::Denied(decision) => CheckResponse {
+            dynamic_metadata: Some(metadata(&decision)),
+            ..denied(&decision, filter, grpc)
+        },
         FilterOutcome::BadRequest(bad) => refused(bad.into(), grpc),
         FilterOutcome::InvalidToken => refused(Problem::invalid_token(), grpc),
     }
@@ -52,12 +59,13 @@ pub(super) fn refused(problem: Problem, grpc: Option<&str>) -> CheckResponse {
     }
 }
 
-fn allowed(headers: HeaderMap) -> CheckResponse {
+fn allowed(headers: &HeaderMap) -> CheckResponse {
     CheckResponse {
         status: Some(RpcStatus { code: 0 }),
         http_response: Some(HttpResponse::OkResponse(OkHttpResponse {
-            response_headers_to_add: header_options(&headers),
+            response_headers_to_add: header_options(headers),
         })),
+        dynamic_metadata: None,
     }
 }
 
@@ -103,6 +111,7 @@ fn denied_response(
             headers: header_options(headers),
             body,
         })),
+        dynamic_metadata: None,
     }
 }
 

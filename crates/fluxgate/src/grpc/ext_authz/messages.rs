@@ -112,6 +112,9 @@ pub(super) struct CheckResponse {
     pub(super) status: Option<RpcStatus>,
     #[prost(oneof = "HttpResponse", tags = "2, 3")]
     pub(super) http_response: Option<HttpResponse>,
+    /// For later filters and access logs of Envoy.
+    #[prost(message, optional, tag = "4")]
+    pub(super) dynamic_metadata: Option<prost_types::Struct>,
 }
 
 /// `google.rpc.Status`

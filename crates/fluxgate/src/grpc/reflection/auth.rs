@@ -1,15 +1,16 @@
 //! The supported part of Envoy's files for external authorization.
 
 use prost_types::field_descriptor_proto::Type;
-use prost_types::{DescriptorProto, FileDescriptorProto, OneofDescriptorProto};
+use prost_types::{DescriptorProto, FileDescriptorProto};
 
-use super::schema::{Kind, enumeration, file, map_entry, message, service};
+use super::schema::{Kind, enumeration, file, map_entry, message, one_of, service};
 
 const AUTH: &str = "envoy/service/auth/v3/external_auth.proto";
 const CONTEXT: &str = "envoy/service/auth/v3/attribute_context.proto";
 const ADDRESS: &str = "envoy/config/core/v3/address.proto";
 const BASE: &str = "envoy/config/core/v3/base.proto";
 const HTTP_STATUS: &str = "envoy/type/v3/http_status.proto";
+const STRUCT: &str = "google/protobuf/struct.proto";
 const RPC_STATUS: &str = "google/rpc/status.proto";
 
 const ATTRIBUTES: Kind = Kind::Message(".envoy.service.auth.v3.AttributeContext");
@@ -29,6 +30,7 @@ const OK: Kind = Kind::Message(".envoy.service.auth.v3.OkHttpResponse");
 const STATUS: Kind = Kind::Message(".google.rpc.Status");
 const HTTP_CODE: Kind = Kind::Message(".envoy.type.v3.HttpStatus");
 const STATUS_CODE: Kind = Kind::Enum(".envoy.type.v3.StatusCode");
+const METADATA: Kind = Kind::Message(".google.protobuf.Struct");
 const TEXT: Kind = Kind::Scalar(Type::String);
 
 /// Returns the files, which depend on that of headers.
@@ -48,13 +50,13 @@ fn auth() -> FileDescriptorProto {
         ("ok_response", 3, OK),
     ];
     let mut response = message("CheckResponse", &response);
-    response.oneof_decl.push(OneofDescriptorProto {
-        name: Some("http_response".into()),
-        ..Default::default()
-    });
-    for field in &mut response.field[1..] {
-        field.oneof_index = Some(0);
-    }
+    one_of(
+        "http_response",
+        &mut response.field[1..],
+        &mut response.oneof_decl,
+    );
+    let metadata = ("dynamic_metadata", 4, METADATA);
+    response.field.extend(message("", &[metadata]).field);
     let messages = vec![
         message("CheckRequest", &[("attributes", 1, ATTRIBUTES)]),
         message("DeniedHttpResponse", &denied),
@@ -64,7 +66,7 @@ fn auth() -> FileDescriptorProto {
         ),
         response,
     ];
-    let dependencies = [BASE, CONTEXT, HTTP_STATUS, RPC_STATUS];
+    let dependencies = [BASE, CONTEXT, HTTP_STATUS, RPC_STATUS, STRUCT];
     let mut file = file(AUTH, "envoy.service.auth.v3", &dependencies, messages);
     let name = |message: &str| format!(".envoy.service.auth.v3.{message}");
     let (request, response) = (name("CheckRequest"), name("CheckResponse"));

@@ -3,7 +3,8 @@
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
-    FileDescriptorProto, MessageOptions, MethodDescriptorProto, ServiceDescriptorProto,
+    FileDescriptorProto, MessageOptions, MethodDescriptorProto, OneofDescriptorProto,
+    ServiceDescriptorProto,
 };
 
 /// The type of a field. Names are fully qualified, with a leading dot.
@@ -82,6 +83,21 @@ pub(super) fn map_entry(name: &str) -> DescriptorProto {
             ..Default::default()
         }),
         ..message(name, &[("key", 1, TEXT), ("value", 2, TEXT)])
+    }
+}
+
+/// Makes fields of a message alternatives, of which at most one is present.
+pub(super) fn one_of(
+    name: &str,
+    fields: &mut [FieldDescriptorProto],
+    of_message: &mut Vec<OneofDescriptorProto>,
+) {
+    of_message.push(OneofDescriptorProto {
+        name: Some(name.into()),
+        ..Default::default()
+    });
+    for field in fields {
+        field.oneof_index = Some(0);
     }
 }
 

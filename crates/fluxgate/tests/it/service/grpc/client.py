@@ -104,6 +104,7 @@ def authorize(channel, call, metadata):
         "status": 0 if is_ok else answered.status.code,
         "headers": [[option.header.key, option.header.value] for option in options],
         "body": "" if is_ok else answered.body,
+        "metadata": json_format.MessageToDict(response.dynamic_metadata),
     }
 
 

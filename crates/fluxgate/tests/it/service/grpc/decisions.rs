@@ -65,8 +65,21 @@ fn a_status_describes_the_reported_band() {
     assert_eq!(response.0["raw_body"], "");
     assert_eq!(response.0["request_headers_to_add"], json!([]));
 
+    assert_eq!(
+        response.0["dynamic_metadata"],
+        json!({ "outcome": "allowed", "rule": "per-user/burst", "remaining": 1.0, "reset": 1800.0 })
+    );
+
     assert_eq!(client.check("api", "user", "ann").remaining(), [0]);
     let denied = client.check("api", "user", "ann");
+    let metadata = &denied.0["dynamic_metadata"];
+    assert_eq!(metadata["outcome"], "denied");
+    assert_eq!(metadata["rule"], "per-user/burst");
+    let unknown = client.check("api", "other", "x");
+    assert_eq!(
+        unknown.0["dynamic_metadata"],
+        json!({ "outcome": "no_rule" })
+    );
     assert_eq!(
         (denied.code(), denied.codes()),
         ("OVER_LIMIT", vec!["OVER_LIMIT"])

@@ -31,6 +31,10 @@ fn a_request_is_decided_as_envoy_describes_it() {
         assert_eq!(policy, Some("\"r/b\";q=2;w=3600"));
         assert_eq!(passed.header("retry-after"), None);
         assert_eq!(passed.headers().len(), 5);
+        let metadata = &passed.0["metadata"];
+        assert_eq!(metadata["rule"], "r/b");
+        assert_eq!(metadata["outcome"], "allowed");
+        assert_eq!(metadata["remaining"], remaining.parse::<f64>().unwrap());
     }
     let refused = Described::new("POST", "/api/y").send(&mut client);
     assert_eq!((refused.code(), refused.status()), (8, 429));
@@ -40,6 +44,7 @@ fn a_request_is_decided_as_envoy_describes_it() {
     assert!((1700..=1800).contains(&retry), "{retry}");
     assert_eq!(refused.json()["violated-policies"], json!(["r/b"]));
     assert_eq!(refused.json()["status"], 429);
+    assert_eq!(refused.0["metadata"]["outcome"], "denied");
     // Another address, another method, and paths that the filter does not apply to.
     for (method, path, address, is_limited) in [
         ("POST", "/api/x", "192.0.2.2", true),
