@@ -60,6 +60,8 @@ pub struct RedisStoreBuilder {
     hash_secret: HashSecret,
     max_waits: Option<u32>,
     time: TimeSource,
+    #[cfg(feature = "lease-trace")]
+    lease_trace: Option<PathBuf>,
 }
 
 impl RedisStore {
@@ -94,6 +96,8 @@ impl RedisStoreBuilder {
             hash_secret: HashSecret::new(b""),
             max_waits: None,
             time: TimeSource::default(),
+            #[cfg(feature = "lease-trace")]
+            lease_trace: std::env::var_os("FLUXGATE_LEASE_TRACE").map(PathBuf::from),
         }
     }
 
@@ -192,6 +196,14 @@ impl RedisStoreBuilder {
         Ok(store)
     }
 
+    /// Records what leases do, in a new file of the directory, for tests. The default is the
+    /// directory in the environment variable `FLUXGATE_LEASE_TRACE`, if it is set.
+    #[cfg(feature = "lease-trace")]
+    pub fn lease_trace(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.lease_trace = Some(directory.into());
+        self
+    }
+
     /// Builds the store. It connects on first use, which must be inside a Tokio runtime.
     pub fn build(mut self) -> Result<RedisStore, ConnectError> {
         if let Some(path) = &self.password_file {
@@ -243,6 +255,11 @@ impl RedisStoreBuilder {
             .max_waits
             .map(|max| Arc::new(WaitPermits::new(Arc::clone(&servers), &self.prefix, max)));
         let decider = Decider::new(servers, naming, self.near_cache);
+        #[cfg(feature = "lease-trace")]
+        if let Some(directory) = &self.lease_trace {
+            // A test that reads the trace notices that there is none.
+            let _ = decider.leases.table.trace_to(directory);
+        }
         Ok(RedisStore::new(decider, waits))
     }
 }

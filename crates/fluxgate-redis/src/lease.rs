@@ -14,6 +14,7 @@ mod holder;
 mod hot_keys;
 mod shard;
 mod table;
+mod trace;
 
 pub use holder::{GrantReply, LeaseHolder, Moment};
 pub use shard::{LeaseKey, LeaseOwner};

@@ -54,6 +54,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `metrics` | | counts of script reloads and failovers, for the crate `metrics` |
+//! | `lease-trace` | | for tests: records what leases do in files |
 //! | `injected-time` | | for tests: a script that takes the time as an argument, and a store on it |
 //! | `fuzzing` | | functions for the fuzz targets of this workspace |
 //!

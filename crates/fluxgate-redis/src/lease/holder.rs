@@ -267,6 +267,14 @@ impl LeaseHolder {
         }
     }
 
+    /// Returns the grants: when each ends by the server's clock, until when it can be spent here,
+    /// the units left, and those spent and not reported.
+    #[cfg(feature = "lease-trace")]
+    pub(super) fn grants(&self) -> impl Iterator<Item = (u64, u64, u32, u32)> + '_ {
+        let grants = self.grants.iter();
+        grants.map(|grant| (grant.ends, grant.until, grant.left, grant.spent))
+    }
+
     /// Returns whether a lease request is on its way.
     pub fn is_requesting(&self) -> bool {
         self.is_requesting

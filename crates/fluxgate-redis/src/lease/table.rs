@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use super::holder::{GrantReply, LeaseHolder, Moment};
 use super::hot_keys::HotKeys;
 use super::shard::{Assessment, Entry, LeaseKey, LeaseOwner, SHARDS, Shard};
+use super::trace::{Event, Trace};
 use crate::lock::lock;
 
 /// The most bands with a lease in one shard. The server decides the others.
@@ -72,6 +73,7 @@ pub struct LeaseTable {
     /// Counts refunds and resets: refusals from before one do not hold.
     generation: AtomicU64,
     units: UnitCounts,
+    trace: Trace,
 }
 
 impl Default for LeaseTable {
@@ -85,6 +87,7 @@ impl Default for LeaseTable {
             shortest: AtomicU64::new(u64::MAX),
             generation: AtomicU64::new(0),
             units: UnitCounts::default(),
+            trace: Trace::default(),
         }
     }
 }
@@ -102,6 +105,12 @@ pub fn is_leasable(checks: &Checks<'_>) -> bool {
 }
 
 impl LeaseTable {
+    /// Records from now on what happens to leases, in a new file of the directory.
+    #[cfg(feature = "lease-trace")]
+    pub fn trace_to(&self, directory: &std::path::Path) -> std::io::Result<()> {
+        self.trace.start(directory)
+    }
+
     /// Decides a [leasable](is_leasable) request by units on lease, or refuses it as the server
     /// did shortly before. Appends its verdicts. Returns `None`, and appends nothing, if only
     /// the server can decide it.
@@ -139,6 +148,11 @@ impl LeaseTable {
             decision.is_low = true;
             lock(&self.low).push(key);
         }));
+        if !is_denied {
+            let Entry { holder, owner } = &*entry;
+            self.trace
+                .record(owner, holder, now.at, Event::Spend(check.cost));
+        }
         shard.count_decision(is_denied);
         Some(decision)
     }
@@ -169,6 +183,11 @@ impl LeaseTable {
                 decision.is_low = true;
                 lock(&self.low).push(*key);
             }));
+            if !is_denied {
+                let Entry { holder, owner } = &*entry;
+                self.trace
+                    .record(owner, holder, now.at, Event::Spend(check.cost));
+            }
         }
         if let Some((_, shard)) = shards.first_mut() {
             shard.count_decision(is_denied);
@@ -208,7 +227,9 @@ impl LeaseTable {
             if holder.is_busy() {
                 return None;
             }
-            return holder.request(lease, check.cost, now);
+            let request = holder.request(lease, check.cost, now)?;
+            self.trace.record(owner, holder, now, Event::Ask(&request));
+            return Some(request);
         }
         let span = lease.span().get();
         let is_hot = self.hot_keys.count(key.hash(), now / span);
@@ -218,6 +239,9 @@ impl LeaseTable {
         let mut holder = LeaseHolder::new(lease, now);
         let request = holder.request(lease, check.cost, now);
         let owner = Box::new(LeaseOwner::of(check));
+        if let Some(request) = &request {
+            self.trace.record(&owner, &holder, now, Event::Ask(request));
+        }
         shard.entries.insert(key, Entry { holder, owner });
         self.len.fetch_add(1, Ordering::Relaxed);
         self.shortest.fetch_min(span, Ordering::Relaxed);
@@ -240,6 +264,7 @@ impl LeaseTable {
             if holder.take_queued()
                 && let Some(request) = holder.request(lease, 0, now)
             {
+                self.trace.record(owner, holder, now, Event::Ask(&request));
                 due.push(self.due(key, owner, request, now));
             }
         }
@@ -258,6 +283,7 @@ impl LeaseTable {
                 };
                 *expired += holder.expire(now);
                 if let Some(request) = holder.due_request(lease, now) {
+                    self.trace.record(owner, holder, now, Event::Ask(&request));
                     due.push(self.due(*key, owner, request, now));
                 }
                 !holder.is_forgettable(lease, now)
@@ -286,6 +312,7 @@ impl LeaseTable {
                 *expired += holder.expire(now);
                 if holder.units() > 0 {
                     let request = holder.return_all(now);
+                    self.trace.record(owner, holder, now, Event::Ask(&request));
                     all.push(self.due(*key, owner, request, now));
                 }
             }
@@ -313,12 +340,14 @@ impl LeaseTable {
         let GrantReply { grant, balance } = reply;
         self.units.add_granted(grant.units);
         let mut shard = self.lock(pending.key.shard());
-        let Some(Entry { holder, .. }) = shard.entries.get_mut(&pending.key) else {
+        let Some(Entry { holder, owner }) = shard.entries.get_mut(&pending.key) else {
             return;
         };
         let now = self.moment(now);
         let is_at_limit = holder.is_at_limit(lease, now);
         holder.add_grant(lease, pending.sent_at, reply, now.at);
+        self.trace
+            .record(owner, holder, now.at, Event::Receive(reply));
         let left = u64::from(grant.units) + u64::from(balance.remaining);
         if is_at_limit && left < pending.request.want.into() {
             holder.refuse_when_spent(lease, balance, now);
@@ -328,8 +357,9 @@ impl LeaseTable {
     /// Records that a lease request got no answer.
     pub fn record_no_answer(&self, key: LeaseKey) {
         let mut shard = self.lock(key.shard());
-        if let Some(entry) = shard.entries.get_mut(&key) {
-            entry.holder.record_no_answer();
+        if let Some(Entry { holder, owner }) = shard.entries.get_mut(&key) {
+            holder.record_no_answer();
+            self.trace.record(owner, holder, 0, Event::GiveUp);
         }
     }
 

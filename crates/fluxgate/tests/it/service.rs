@@ -18,6 +18,7 @@ mod handles;
 mod history;
 pub(crate) mod http_rules;
 mod irregular_files;
+mod lease_traces;
 mod leases;
 mod lifecycle;
 mod live;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fluxgate_core::{Clock, Outcome, RuleSets, SystemClock};
 use fluxgate_redis::RedisStoreBuilder;
-use fluxgate_testkit::Stopwatch;
+use fluxgate_testkit::{LeaseRecorder, Stopwatch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -33,6 +33,7 @@ pub(super) struct Fleet {
     admitted: Admitted,
     stop: Arc<AtomicBool>,
     callers: JoinSet<()>,
+    recorder: LeaseRecorder,
 }
 
 impl Fleet {
@@ -43,6 +44,7 @@ impl Fleet {
             admitted: Admitted::default(),
             stop: Arc::default(),
             callers: JoinSet::new(),
+            recorder: LeaseRecorder::new(),
         };
         for _ in 0..3 {
             fleet.add(rules, store().deadline(DEADLINE));
@@ -58,6 +60,7 @@ impl Fleet {
     }
 
     pub(super) fn add(&mut self, rules: &RuleSets, store: RedisStoreBuilder) {
+        let store = store.lease_trace(self.recorder.directory());
         let bench = Bench::new(rules.clone(), store);
         for _ in 0..2 {
             let (bench, stop) = (bench.clone(), Arc::clone(&self.stop));
@@ -102,10 +105,16 @@ impl Fleet {
 
     /// Stops, and returns what was admitted, in the order of time.
     pub(super) async fn stop(mut self) -> Vec<(u64, u64)> {
+        self.stop_callers().await
+    }
+
+    async fn stop_callers(&mut self) -> Vec<(u64, u64)> {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(caller) = self.callers.join_next().await {
             caller.unwrap();
         }
+        // The instances end, too.
+        self.benches.clear();
         let mut admitted = std::mem::take(&mut *self.admitted.lock().unwrap());
         admitted.sort_unstable();
         admitted
@@ -132,10 +141,13 @@ impl Fleet {
         assert!(labels.iter().all(is_late), "{labels:?}");
     }
 
-    /// Waits for the end of a fault, and checks the limit.
-    pub(super) async fn keeps_the_limit(self) {
+    /// Waits for the end of a fault, and checks the limit, and that all instances have done what
+    /// the specification allows.
+    pub(super) async fn keeps_the_limit(mut self) {
         self.recovers().await;
-        let admitted = self.stop().await;
+        let admitted = self.stop_callers().await;
         expect_bucket(&admitted, CAPACITY, REFILL);
+        let replayed = self.recorder.traces().replay(LEASED).unwrap();
+        assert!(replayed.spent > 0 && replayed.answers > 0, "{replayed:?}");
     }
 }
