@@ -61,8 +61,7 @@ impl Heartbeats {
 
     /// Returns the ids of the instances, also of those that have gone lately.
     pub async fn ids(&self) -> Result<Vec<String>, StoreError> {
-        let all: BTreeMap<String, String> = self.run(&Cmd::hgetall(&self.key)).await?;
-        Ok(all.into_keys().collect())
+        self.run(&Cmd::hkeys(&self.key)).await
     }
 
     /// Removes an instance that ends.

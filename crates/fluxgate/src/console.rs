@@ -129,8 +129,10 @@ static BY_PATH: LazyLock<HashMap<&str, File>> = LazyLock::new(|| {
 
 impl File {
     fn new(path: &str, text: &str) -> Self {
-        let text = if path.ends_with(".js") || path.ends_with(".css") {
+        let text = if path.ends_with(".js") {
             without_comments(text)
+        } else if path.ends_with(".css") {
+            without_spaces(without_comments(text))
         } else {
             text.to_owned()
         };
@@ -193,6 +195,20 @@ fn without_comments(script: &str) -> String {
         }
     }
     sent
+}
+
+/// Returns a style without spaces that separate nothing. None is within a string in our styles.
+fn without_spaces(style: String) -> String {
+    let pairs = [
+        (" {", "{"),
+        ("{ ", "{"),
+        (" }", "}"),
+        (": ", ":"),
+        ("; ", ";"),
+        (", ", ","),
+    ];
+    let shorten = |style: String, (spaced, short)| style.replace(spaced, short);
+    pairs.into_iter().fold(style, shorten)
 }
 
 fn push_line(sent: &mut String, line: &str) {
@@ -337,6 +353,13 @@ const path = \"/api/**\", other = \"/x/*/y\";(all[0]).run((c) => c);return `# No
 }
 ";
         assert_eq!(without_comments(script), expected);
+    }
+
+    #[test]
+    fn styles_have_the_spaces_that_they_need() {
+        let style = ".a > :is(b, c):hover {\n  margin: calc(1px + 2px) 0; content: \"x \";\n}\n";
+        let expected = ".a > :is(b,c):hover{margin:calc(1px + 2px) 0;content:\"x \";}\n";
+        assert_eq!(without_spaces(without_comments(style)), expected);
     }
 
     #[test]

@@ -12,10 +12,13 @@ mod sealed;
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::slice;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use fluxgate_core::key::{IdentityPart, PartHash, describe_identity_with, encoded_identity};
+use fluxgate_core::key::{
+    IdentityPart, PartHash, describe_identity_with, encoded_identity, parts_of,
+};
 use fluxgate_core::{KeyPart, Store, StoredIdentity};
 use fluxgate_redis::{BackOff, DeploymentSecret, HashKeys, RedisStore};
 use tokio_util::sync::CancellationToken;
@@ -268,6 +271,16 @@ impl Identities {
         self.keys().pseudonyms.of_value(value)
     }
 
+    /// Returns the pseudonym that identities have in place of a value.
+    pub(crate) fn pseudonym_of(&self, part: &KeyPart, value: &str) -> String {
+        let encoded = encoded_identity(slice::from_ref(part), &[value], self.ipv6_prefix).ok();
+        match encoded.as_ref().and_then(|it| parts_of(it).next()) {
+            Some(part) => self.pseudonym_of_part(&part),
+            // No rule can count it.
+            None => self.keys().pseudonyms.of_value(value.as_bytes()),
+        }
+    }
+
     fn hash_part(&self, part: &IdentityPart<'_>) -> Option<PartHash> {
         self.redis.as_ref()?.hash_part(part)
     }
@@ -345,6 +358,10 @@ mod tests {
         let stored = hashed.stored("s", "r", &key);
         let name = hashed.pseudonym_of_part(&part);
         assert_eq!(hashed.show(&stored), format!("user={name}"));
+        assert_eq!(hashed.pseudonym_of(&KeyPart::User, "ann"), name);
+        assert!(Pseudonyms::is_pseudonym(
+            &hashed.pseudonym_of(&KeyPart::User, "")
+        ));
     }
 
     #[test]

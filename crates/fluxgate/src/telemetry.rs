@@ -39,7 +39,7 @@ pub(crate) use metrics::{
     AdminDenial, EventGauges, HistoryCounts, RuleTotals, StoreGauges, WebhookGauges,
 };
 pub(crate) use otlp::Exporter;
-pub(crate) use recent::{MAX_RECENT, RecentRequest};
+pub(crate) use recent::{MAX_RECENT, RecentRequest, encoded_at};
 pub(crate) use rule_names::RuleNames;
 pub(crate) use store_outage::StoreOutageChange;
 pub(crate) use thresholds::{DIP, FoundShare, FoundState, Thresholds};
@@ -54,7 +54,7 @@ use live::LiveReader;
 use metrics::{Metrics, lock, render_metrics, reported_rule};
 use open_holds::OpenHolds;
 use otlp::SpanQueue;
-use recent::{EncodedRequests, encoded_at};
+use recent::EncodedRequests;
 use sampler::Sampler;
 use store_outage::{StoreOutage, comes_from_store};
 use top::{CountedRequest, MAX_IDENTITY, TopSum};
@@ -507,21 +507,6 @@ impl Telemetry {
     /// Returns whether requests are recorded.
     pub(crate) fn is_recording(&self) -> bool {
         self.is_recording
-    }
-
-    /// Returns the last recorded requests, the oldest first.
-    pub(crate) fn recent(&self, most: usize) -> Vec<RecentRequest> {
-        let most = most.min(MAX_RECENT);
-        let shards = self.metrics.shards.all();
-        let recordings = shards.iter().map(|shard| lock(&shard.recent).copy(most));
-        let recordings: Vec<_> = recordings.collect();
-        let mut recent: Vec<_> = recordings
-            .iter()
-            .flat_map(EncodedRequests::requests)
-            .collect();
-        recent.sort_by_key(|request| request.at);
-        recent.drain(..recent.len().saturating_sub(most));
-        recent
     }
 
     /// Returns the last recorded requests as they are encoded, the oldest first.

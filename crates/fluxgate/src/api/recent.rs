@@ -1,10 +1,10 @@
-//! `GET /v1/recent`: the last requests, in the form that `/v1/simulate` takes.
+//! `GET /v1/recent`: the last requests of all instances, in the form that `/v1/simulate` takes.
 
-use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
-use fluxgate_core::{KeyPart, Outcome, RequestContext, RuleAction, RuleSet, RuleSets};
+use fluxgate_core::{KeyPart, Outcome, RuleSet, RuleSets};
 use fluxgate_http::Problem;
 use http::request::Parts;
 use serde_json::{Map, Value, json};
@@ -14,61 +14,55 @@ use super::query;
 use super::response::{ApiResult, compressed_json};
 use super::state::SharedState;
 use crate::admin::Role;
-use crate::identities::{Identities, Pseudonyms};
+use crate::identities::Identities;
+use crate::recording::{RequestFilter, handle_of};
 use crate::telemetry::{MAX_RECENT, RecentRequest};
+
+/// How long other instances have to answer. They look once a second.
+const PATIENCE: Duration = Duration::from_millis(2500);
 
 /// Returns the recorded requests, the oldest first.
 pub(super) async fn recent(State(api): SharedState, head: Parts) -> ApiResult {
     api.admin.authorize(&head, Role::Viewer)?;
-    let query = RecentQuery::read(head.uri.query().unwrap_or_default())?;
+    let filter = read_filter(head.uri.query().unwrap_or_default())?;
     let identities = Arc::clone(api.engine.identities());
-    if let Some(handle) = &query.handle {
+    if let Some(handle) = &filter.handle {
         open_handle(&identities, handle)?;
     }
-    let filter = identities.filter(&query.identity);
-    let filter = filter.map_err(|error| Problem::bad_request(format!("`identity`: {error}")))?;
-    let instance = api.instances.id().to_owned();
-    let telemetry = Arc::clone(api.engine.telemetry());
-    let rules = api.engine.rules().unwrap_or_default();
-    let names = api.engine.identities().pseudonyms();
+    let valid = identities.filter(&filter.identity);
+    valid.map_err(|error| Problem::bad_request(format!("`identity`: {error}")))?;
+    let is_fleet = api.engine.store().redis().is_some();
+    let others = api
+        .recordings
+        .others(&api.engine, &api.instances, &filter, PATIENCE)
+        .await;
+    let engine = Arc::clone(&api.engine);
     let hides = api.admin.hides_identities;
-    let is_named = telemetry.names_identities() && !hides;
     let work = move || {
-        let (mut events, mut decisions) = (Vec::new(), Vec::new());
-        // The last ones that pass the filters, the oldest first.
-        for request in telemetry.recent(MAX_RECENT).iter().rev() {
-            if events.len() >= query.count {
-                break;
-            }
-            if !query.wants(request) {
-                continue;
-            }
-            let has_identity = query.identity.is_empty() || {
-                let (parts, values) = parts_of(request);
-                let values: Vec<_> = values.iter().map(|value| &**value).collect();
-                identities.matches_values(&filter, &parts, &values)
-            };
-            let handle = handle_of(request, &rules, &identities);
-            if !has_identity || query.handle.is_some() && query.handle != handle {
-                continue;
-            }
-            events.push(event(request, &rules, &names, is_named, hides));
-            decisions.push(json!({
+        let fleet = others.with_own(&engine, &filter);
+        let rules = engine.rules().unwrap_or_default();
+        let is_named = engine.telemetry().names_identities() && !hides;
+        let events = fleet.requests.iter();
+        let events = events.map(|request| event(request, &rules, &identities, is_named, hides));
+        let decisions = fleet.requests.iter().map(|request| {
+            json!({
                 "outcome": request.outcome.map(Outcome::name),
                 "rule": request.rule,
-                "handle": handle,
-            }));
-        }
-        events.reverse();
-        decisions.reverse();
+                "handle": handle_of(request, &rules, &identities),
+            })
+        });
         let list = json!({
-            "records": telemetry.is_recording(),
+            "records": fleet.recording > 0,
             "identities": is_named,
-            // Each instance keeps its own.
-            "scope": "instance",
-            "instance": instance,
-            "events": events,
-            "decisions": decisions,
+            "scope": if is_fleet && fleet.failure.is_none() { "fleet" } else { "instance" },
+            "instances": {
+                "known": fleet.known,
+                "answered": fleet.answered,
+                "recording": fleet.recording,
+            },
+            "failure": fleet.failure,
+            "events": events.collect::<Vec<_>>(),
+            "decisions": decisions.collect::<Vec<_>>(),
         });
         Ok(list.to_string())
     };
@@ -76,125 +70,28 @@ pub(super) async fn recent(State(api): SharedState, head: Parts) -> ApiResult {
     Ok(compressed_json(&head.headers, json))
 }
 
-/// Which requests are wanted.
-#[derive(Debug)]
-struct RecentQuery {
-    count: usize,
-    rule_set: Option<String>,
-    rule: Option<String>,
-    /// `PART=VALUE` texts.
-    identity: Vec<String>,
-    handle: Option<String>,
-    outcome: Option<Outcome>,
-}
-
-impl RecentQuery {
-    fn read(query: &str) -> Result<Self, Problem> {
-        let mut wanted = Self {
-            count: MAX_RECENT,
-            rule_set: None,
-            rule: None,
-            identity: Vec::new(),
-            handle: None,
-            outcome: None,
-        };
-        for field in query::fields(query) {
-            let (name, value) = field?;
-            match &*name {
-                "n" => wanted.count = query::count("n", &value, MAX_RECENT)?,
-                "rule_set" => wanted.rule_set = Some(value),
-                "rule" => wanted.rule = Some(value),
-                "identity" => wanted.identity.push(value),
-                "handle" => wanted.handle = Some(value),
-                "outcome" => {
-                    let known = Outcome::ALL.into_iter().find(|it| it.name() == value);
-                    let names = Outcome::ALL.map(Outcome::name).join(", ");
-                    let known = known.ok_or_else(|| query::expected("outcome", &names, &value));
-                    wanted.outcome = Some(known?);
+/// Reads which requests are wanted.
+fn read_filter(query: &str) -> Result<RequestFilter, Problem> {
+    let mut wanted = RequestFilter::default();
+    for field in query::fields(query) {
+        let (name, value) = field?;
+        match &*name {
+            "n" => wanted.count = query::count("n", &value, MAX_RECENT)?,
+            "rule_set" => wanted.rule_set = Some(value),
+            "rule" => wanted.rule = Some(value),
+            "identity" => wanted.identity.push(value),
+            "handle" => wanted.handle = Some(value),
+            "outcome" => {
+                let names = Outcome::ALL.map(Outcome::name);
+                if !names.contains(&&*value) {
+                    return Err(query::expected("outcome", &names.join(", "), &value));
                 }
-                _ => return Err(query::unknown(&name)),
+                wanted.outcome = Some(value);
             }
+            _ => return Err(query::unknown(&name)),
         }
-        Ok(wanted)
     }
-
-    /// Returns whether a request has the wanted rule and outcome.
-    fn wants(&self, request: &RecentRequest) -> bool {
-        let is =
-            |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
-        is(&self.rule_set, &request.rule_set)
-            && is(&self.rule, &request.rule)
-            && (self.outcome.is_none() || self.outcome == request.outcome)
-    }
-}
-
-/// Returns the handle of the identity that the reported rule counted.
-fn handle_of(request: &RecentRequest, rules: &RuleSets, identities: &Identities) -> Option<String> {
-    let (rule_set, rule) = (request.rule_set.as_deref()?, request.rule.as_deref()?);
-    let set = rules.get(rule_set)?;
-    let known = set
-        .rule(rule)
-        .filter(|rule| rule.action() == RuleAction::Limit)?;
-    let identity = set.identity_of(known, &context_of(request))?;
-    let identity = identities.stored(rule_set, rule, &identity);
-    identities.handle(rule_set, rule, &identity)
-}
-
-/// Returns all that a rule could count in a request.
-fn parts_of(request: &RecentRequest) -> (Vec<KeyPart>, Vec<Cow<'_, str>>) {
-    let named = [
-        (KeyPart::User, &request.user),
-        (KeyPart::ApiKey, &request.api_key),
-        (KeyPart::Method, &request.method),
-        (KeyPart::Path, &request.path),
-    ];
-    let named = named.into_iter();
-    let named = named.filter_map(|(part, value)| Some((part, value.as_deref()?.into())));
-    let ip = request.ip.map(|ip| (KeyPart::Ip, ip.to_string().into()));
-    let headers = request.headers.iter().map(|(name, value)| {
-        (
-            KeyPart::Header(name.to_ascii_lowercase().into()),
-            value.as_str().into(),
-        )
-    });
-    let attributes = request.attributes.iter().map(|(name, value)| {
-        (
-            KeyPart::Attribute(name.as_str().into()),
-            value.as_str().into(),
-        )
-    });
-    let all = named.chain(ip).chain(headers).chain(attributes);
-    all.filter(|(_, value): &(KeyPart, Cow<'_, str>)| !value.is_empty())
-        .unzip()
-}
-
-/// Returns the context of a recorded request.
-pub(super) fn context_of(request: &RecentRequest) -> RequestContext<'_> {
-    let pairs = |pairs: &'_ [(String, String)]| -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
-        let pairs = pairs.iter();
-        pairs
-            .map(|(name, value)| (name.clone().into(), value.clone().into()))
-            .collect()
-    };
-    let mut context = RequestContext::builder()
-        .headers(pairs(&request.headers))
-        .attributes(pairs(&request.attributes));
-    if let Some(ip) = request.ip {
-        context = context.ip(ip);
-    }
-    if let Some(user) = &request.user {
-        context = context.user(user);
-    }
-    if let Some(api_key) = &request.api_key {
-        context = context.api_key(api_key);
-    }
-    if let Some(method) = &request.method {
-        context = context.method(method);
-    }
-    if let Some(path) = &request.path {
-        context = context.path(path);
-    }
-    context.build()
+    Ok(wanted)
 }
 
 /// Returns a request as an event. Unless `is_named`, pseudonyms replace all values except those
@@ -203,7 +100,7 @@ pub(super) fn context_of(request: &RecentRequest) -> RequestContext<'_> {
 fn event(
     request: &RecentRequest,
     rules: &RuleSets,
-    names: &Pseudonyms,
+    identities: &Identities,
     is_named: bool,
     hides: bool,
 ) -> Value {
@@ -225,7 +122,9 @@ fn event(
         if is_named {
             ip
         } else {
-            names.of_address(ip, set.map_or(64, RuleSet::ipv6_prefix))
+            identities
+                .pseudonyms()
+                .of_address(ip, set.map_or(64, RuleSet::ipv6_prefix))
         }
     });
     put("ip", ip.map(|ip| ip.to_string().into()));
@@ -233,14 +132,14 @@ fn event(
         if is_named {
             user.clone()
         } else {
-            names.of_value(user.as_bytes())
+            identities.pseudonym_of(&KeyPart::User, user)
         }
     });
     put("user", user.map(Value::from));
     let api_key = request
         .api_key
         .as_ref()
-        .map(|key| names.of_value(key.as_bytes()));
+        .map(|key| identities.pseudonym_of(&KeyPart::ApiKey, key));
     put("api_key", api_key.map(Value::from));
     put("method", text(&request.method));
     let path = request.path.as_deref().map(|path| {
@@ -248,7 +147,7 @@ fn event(
         let is_key = set.is_none_or(|set| counts_by(set, &KeyPart::Path));
         match (is_named, hides && is_key) {
             (true, _) => path.to_owned(),
-            (false, true) => names.of_value(bare.as_bytes()),
+            (false, true) => identities.pseudonym_of(&KeyPart::Path, bare),
             (false, false) => bare.to_owned(),
         }
     });
@@ -263,7 +162,7 @@ fn event(
             let value = if is_named || set.is_some_and(is_shown) {
                 value.clone()
             } else {
-                names.of_value(value.as_bytes())
+                identities.pseudonym_of(&part, value)
             };
             (name.clone(), Value::from(value))
         });

@@ -14,6 +14,7 @@ use crate::events::Events;
 use crate::history::History;
 use crate::instances::{InstanceSources, Instances};
 use crate::live::LiveFeed;
+use crate::recording::FleetRecordings;
 use crate::usage::Usage;
 
 /// The state as handlers extract it.
@@ -36,6 +37,7 @@ pub(crate) struct ApiState {
     pub(crate) live: LiveFeed,
     pub(crate) instances: Instances,
     pub(crate) usage: Usage,
+    pub(super) recordings: FleetRecordings,
     /// What happened, if it is recorded.
     pub(crate) history: Option<Arc<History>>,
     pub(crate) events: Arc<Events>,
@@ -66,6 +68,7 @@ impl ApiState {
             read_pool: BlockingPool::default(),
             live: LiveFeed::default(),
             usage: Usage::new(history.as_ref().map(|history| history.identities())),
+            recordings: FleetRecordings::default(),
             instances,
             history,
             events,

@@ -6,7 +6,6 @@ import { setDate } from "./clock.js";
  *   name: string, role: "viewer" | "operator" | "admin", demo: boolean, version: string,
  *   source: "file" | "dir" | "redis" | "http" | "mongodb" | "demo",
  *   writable: boolean, records: boolean, identities: boolean, history: number | null, routes: boolean,
- *   instance: string,
  * }} Session `history`: for how many milliseconds the record is kept; `routes`: the call of that name exists */
 
 /** @typedef {{

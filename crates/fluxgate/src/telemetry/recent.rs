@@ -143,11 +143,6 @@ pub(super) struct EncodedRequests {
 }
 
 impl EncodedRequests {
-    /// Reads the requests.
-    pub(super) fn requests(&self) -> Vec<RecentRequest> {
-        self.each().filter_map(RecentRequest::decode).collect()
-    }
-
     /// Returns each request as it is encoded.
     pub(super) fn each(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.bytes[..];
@@ -167,7 +162,7 @@ impl RecentRequest {
 }
 
 /// Returns when an encoded request was decided, in microseconds since 1970.
-pub(super) fn encoded_at(encoded: &[u8]) -> u64 {
+pub(crate) fn encoded_at(encoded: &[u8]) -> u64 {
     let at = encoded.first_chunk().copied();
     at.map_or(0, u64::from_le_bytes)
 }
@@ -230,6 +225,11 @@ impl<'r> RequestDecoder<'r> {
 mod tests {
     use super::*;
 
+    fn decoded(recent: &RecentRequests, most: usize) -> Vec<RecentRequest> {
+        let copy = recent.copy(most);
+        copy.each().filter_map(RecentRequest::decode).collect()
+    }
+
     #[test]
     fn a_request_is_read_as_it_was_recorded() {
         let context = RequestContext::builder()
@@ -271,8 +271,8 @@ mod tests {
             outcome: Some(Outcome::NoRule),
             ..RecentRequest::default()
         };
-        assert_eq!(recent.copy(1).requests(), std::slice::from_ref(&bare));
-        assert_eq!(recent.copy(9).requests(), [expected, bare]);
+        assert_eq!(decoded(&recent, 1), std::slice::from_ref(&bare));
+        assert_eq!(decoded(&recent, 9), [expected, bare]);
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
             let context = RequestContext::builder().user(&large).build();
             recent.record(Duration::ZERO, "s", &context, (Outcome::Allowed, None));
         }
-        let requests = recent.copy(MAX_RECENT).requests();
+        let requests = decoded(&recent, MAX_RECENT);
         let costs: Vec<_> = requests.iter().filter_map(|it| it.cost).collect();
         assert_eq!((costs.len(), costs[0]), (MAX_RECENT, 5));
     }

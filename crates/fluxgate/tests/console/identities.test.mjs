@@ -7,6 +7,7 @@ import { join } from "node:path";
 
 import { until } from "./element.mjs";
 import { browserTest, confirm, logIn, open } from "./harness.mjs";
+import { startService } from "./service.mjs";
 
 const ANN = { user: "ann", ip: "203.0.113.9", method: "GET", path: "/api/items" };
 const KEY = "a-secret-key-0123456789";
@@ -327,6 +328,36 @@ browserTest("shows what was seen together with a customer", {}, async (page, ser
   await page.click("link", "203.0.113.9");
   await page.find("heading", "ip = 203.0.113.9");
   await page.shows(/User bob 1 request/);
+});
+
+browserTest("requests of a customer are those of all instances", { stored: true }, async (page, service) => {
+  await service.call("PUT", "/v1/rule_sets/api", { rules: [
+    { id: "per-user", scope: "per_user", bands: ["10/h"] },
+    { id: "by-key", scope: "per_api_key", on_missing_key: "skip", algorithm: "fixed_window", bands: ["5/d"] },
+  ] });
+  const other = await startService({ rules: null, store: service.store });
+  try {
+    await until("both are known", async () => (await service.call("GET", "/v1/instances")).instances.length === 2);
+    await service.check({ ...ANN, path: "/here", api_key: KEY }, 2);
+    await other.check({ ...ANN, path: "/there", ip: "198.51.100.7" });
+    await open(page, service, "#/identities?user=ann", "user = ann");
+    const table = await page.find("table", "Recent requests, newest first");
+    await table.shows("/here");
+    await table.shows("/there");
+    await page.shows("IP address 198.51.100.7 1 request");
+    await page.shows("From 3 recorded requests.");
+    // A key that Redis has as a hash is found by what is shown of it.
+    await page.click("link", /^~[0-9a-f]{12}$/);
+    await page.find("heading", /^api_key = ~/);
+    await (await page.find("region", /^api\/by-key/)).shows("2 of 5 requests used");
+    await page.shows("From 2 recorded requests.");
+    await page.evaluate(() => history.back());
+    await page.find("heading", "user = ann");
+    await other.stop();
+    await page.shows("From 2 recorded requests. 1 instance did not answer.");
+  } finally {
+    await other.end();
+  }
 });
 
 browserTest("looks up keys of several parts, and slots", {}, async (page, service) => {

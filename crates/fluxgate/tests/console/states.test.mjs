@@ -165,6 +165,7 @@ browserTest("every view names an instance that is gone, and what is missing with
       await show(page, service, view);
       await page.says("status", /^No sign of life from /);
       await isWell(page, view, "without it");
+      if (view[0].includes("user=ann")) await page.shows("1 instance did not answer.");
     }
     // It is no longer listed after half a minute.
     await page.gone("status", /No sign of life/);

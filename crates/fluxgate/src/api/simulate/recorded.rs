@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::store::Micros;
@@ -27,10 +28,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::answer::{MAX_APPLIED, changes_json_naming, summary_json, valid_rules};
-use crate::api::recent::context_of;
 use crate::api::state::ApiState;
 use crate::engine::EngineError;
-use crate::recording::{FleetRecording, fleet_recording};
+use crate::recording::{FleetRecording, RequestFilter, context_of};
 use crate::telemetry::{RecentRequest, unix_time};
 
 /// How many identities start from their state; those with the most requests. The others start from
@@ -38,6 +38,8 @@ use crate::telemetry::{RecentRequest, unix_time};
 const MAX_STATES: usize = 5000;
 /// How many states the store is asked for at once.
 const STATES_AT_ONCE: usize = 250;
+/// How long other instances have to answer.
+const PATIENCE: Duration = Duration::from_secs(4);
 /// Slots are released at once.
 const SLOT_SPAN: Micros = Micros::new(1);
 
@@ -91,7 +93,14 @@ pub(super) async fn run(
             Some(api.read_pool.run(read).await?)
         }
     };
-    let mut fleet = fleet_recording(&api.engine, &api.instances).await;
+    let wanted = RequestFilter::default();
+    let others = api
+        .recordings
+        .others(&api.engine, &api.instances, &wanted, PATIENCE)
+        .await;
+    let engine = Arc::clone(&api.engine);
+    let with_own = move || Ok(others.with_own(&engine, &wanted));
+    let mut fleet = api.read_pool.run(with_own).await?;
     if fleet.recording == 0 {
         let detail = "requests are not recorded: set `admin: { record: true }` in the config";
         return Err(Problem::new(StatusCode::CONFLICT, detail));

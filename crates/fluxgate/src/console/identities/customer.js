@@ -9,7 +9,9 @@ import { denialLog } from "./denial_log.js";
 import { clearOf, describe, filtersOf, isHidden, missingOf, nounOf } from "./parts.js";
 import { recentRequests } from "./requests.js";
 import { ruleCard } from "./rule_card.js";
-import { discover, isUsed, readStates, seenTogether, subjectOf, subjectsOf, usedShare } from "./subjects.js";
+import {
+  discover, isUsed, missingWords, readRecent, readStates, seenTogether, subjectOf, subjectsOf, usedShare,
+} from "./subjects.js";
 
 /** @import { Context } from "../main.js" */
 /** @import { explainCard } from "./explain.js" */
@@ -34,7 +36,7 @@ const shownValues = (values) => new Map([...values].map(([part, value]) =>
  * @param {ReturnType<typeof explainCard>} explain
  */
 export function customer(context, entries, { values, found, rule: wanted }, explain) {
-  const { session, signal, fleet } = context;
+  const { session, signal } = context;
   const clear = clearOf(values);
   const isEveryone = values.size === 0 && (!found || found.rule.key.length === 0);
   const who = isEveryone ? "Everyone" : values.size > 0 ? describe(shownValues(values)) : found?.name ?? "";
@@ -56,6 +58,8 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
   let order = /** @type {string | null} */ (null);
   let recent = /** @type {Recent | null} */ (null);
   let isDiscovered = false;
+  let deniedLately = /** @type {string[]} */ ([]);
+  let isRead = false;
 
   const status = h("p.hint", { role: "status" });
   const summary = h("div");
@@ -65,7 +69,7 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
   const sharedPlace = details("id-shared");
   const seen = h("div.stack-small", h("p.quiet", "Loading…"));
   const log = denialLog(context, entries);
-  const requests = recentRequests({ session, fleet }, explain.explainEvent);
+  const requests = recentRequests(session, explain.explainEvent);
 
   /** @type {() => void} */
   let done = () => {};
@@ -82,22 +86,44 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
   const others = poll(signal, DISCOVER_MS, async (current) => {
     if (isEveryone) return;
     await known;
-    const answer = await discover(finders, found?.handle ?? null, session, current);
-    recent = answer.requests;
+    const { found: listed, denied, problems } = await discover(finders, found?.handle ?? null, session, current);
     isDiscovered = true;
-    learnKey();
+    deniedLately = denied;
+    addFound(listed);
+    arrange();
+    if (problems.length > 0) throw problems[0];
+  });
+  const sent = poll(signal, DISCOVER_MS, async (current) => {
+    if (isEveryone) return;
+    await known;
+    if (session.records && (filtersOf(finders).length > 0 || found?.handle)) {
+      const answer = await readRecent(finders, found?.handle ?? null, current);
+      recent = answer.recent;
+      learnKey();
+      addFound(answer.found);
+    }
+    isRead = true;
+    requests.show(recent, who);
+    showSeen();
+    arrange();
+  });
+
+  /** @param {import("./subjects.js").Found[]} listed */
+  function addFound(listed) {
     const before = subjects.length;
-    for (const each of answer.found) {
-      if (subjects.some(({ handle }) => handle === each.handle)) continue;
+    for (const each of listed) {
+      const same = subjects.find(({ handle }) => handle === each.handle);
+      if (same) {
+        // It was seen in a request before it was found.
+        if (each.isOwn && !same.isOwn && cards.delete(same)) order = null;
+        same.isOwn ||= each.isOwn;
+        continue;
+      }
       const added = subjectOf(entries, each);
       if (added) subjects.push(added);
     }
     if (subjects.length > before) states.run();
-    requests.show(recent, who);
-    showSeen();
-    arrange();
-    if (answer.problems.length > 0) throw answer.problems[0];
-  });
+  }
 
   /** The same identity may be known by its values and by a handle. */
   function dropTwins() {
@@ -164,12 +190,16 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
     const full = subjects.filter((each) => isFull(each) && (each.isOwn || isShared(each)));
     setText(status, known.length === 0 ? ""
       : `Something is used under ${known.filter(isUsed).length} of ${count(known.length, "rule")}.`);
-    const isUnknown = !isEveryone && isDiscovered && !known.some(isUsed) && !recent?.events.length;
-    const text = full.length > 0
-      ? `Limited now by ${listed(full.map(({ set, rule }) => `${set}/${rule.id}`))}: nothing is left there.`
+    const isUnknown = !isEveryone && isDiscovered && isRead && !known.some(isUsed) && !recent?.events.length;
+    const limiting = full.map(({ set, rule }) => `${set}/${rule.id}`);
+    // A request may cost more than what is left.
+    const denying = deniedLately.filter((name) => !limiting.includes(name));
+    const text = limiting.length + denying.length > 0
+      ? [limiting.length > 0 && `Limited now by ${listed(limiting)}: nothing is left there.`,
+        denying.length > 0 && `Denied within the last minute by ${listed(denying)}.`].filter(Boolean).join(" ")
       : isUnknown ? `Nothing is known of ${who}: it has used nothing that is still counted, and none of its requests is recorded.`
       : "";
-    replaceIfNew(summary, text, () => text !== "" && notice(full.length > 0 ? "warn" : "quiet", text));
+    replaceIfNew(summary, text, () => text !== "" && notice(limiting.length + denying.length > 0 ? "warn" : "quiet", text));
   }
 
   /** @param {ReturnType<typeof details>} place @param {string} what @param {Subject[]} rest */
@@ -190,9 +220,7 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
   function showSeen() {
     const together = seenTogether(recent, entries, finders);
     log.showIdentities(logIdentities(together));
-    const others = (fleet.latest?.instances.length ?? 1) > 1;
-    const from = recent === null ? "" : `From ${count(recent.events.length, "recorded request")}`
-      + `${others ? " of this instance; others have recorded their own" : ""}.`;
+    const from = recent === null ? "" : `From ${count(recent.events.length, "recorded request")}.${missingWords(recent)}`;
     replaceIfNew(seen, JSON.stringify([together, from]), () => recent === null || !recent.records
       ? h("p.quiet", "Not known: requests are not recorded. Set admin: { record: true } in the config.")
       : together.length === 0 ? h("p.quiet", `No other user, key or address. ${from}`)
@@ -216,7 +244,7 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
   if (!isEveryone) log.showIdentities(logIdentities([]));
   return h("div.stack",
     h("div.row.spread", h("h2.id-who", who), status),
-    summary, states.problem, others.problem, list, more, unused.element, sharedPlace.element,
+    summary, states.problem, others.problem, sent.problem, list, more, unused.element, sharedPlace.element,
     incomplete.length > 0 && h("details.card", h("summary", `${count(incomplete.length, "rule")} that need more values`),
       scrolled("Rules that need more values", incomplete.map(({ set, rule }) => h("li.row",
         h("span", h("span.quiet", `${set} / `), rule.id),

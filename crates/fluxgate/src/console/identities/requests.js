@@ -3,9 +3,9 @@
 import { badge, button, card, table, timeTag } from "../components.js";
 import { h, replace } from "../dom.js";
 import { count } from "../format.js";
+import { missingWords } from "./subjects.js";
 
 /** @import { Recorded, Session } from "../api.js" */
-/** @import { FleetFeed } from "../fleet.js" */
 /** @import { Recent } from "./subjects.js" */
 /** @typedef {(event: Recorded, decision: Recent["decisions"][number], isNamed: boolean) => void} OnExplain */
 
@@ -13,8 +13,8 @@ const SHOWN = 50;
 const OFF = "Requests are not recorded. Set admin: { record: true } in the config and restart.";
 const UNNAMED = "Users and addresses are shown as pseudonyms, because telemetry.identities is not true.";
 
-/** @param {{session: Session, fleet: FleetFeed}} context @param {OnExplain} onExplain */
-export function recentRequests({ session, fleet }, onExplain) {
+/** @param {Session} session @param {OnExplain} onExplain */
+export function recentRequests(session, onExplain) {
   const body = h("div.stack-small", h("p.quiet", session.records ? "Loading…" : OFF));
   const element = card("Recent requests", body);
   let shown = "";
@@ -26,13 +26,12 @@ export function recentRequests({ session, fleet }, onExplain) {
     const listed = events.map((event, index) => ({ event, decision: decisions[index] }))
       .filter(({ event }) => event.settle === undefined);
     // The table stays as it is, with its focus, if there is nothing new.
-    const next = JSON.stringify([records, listed.length, listed.at(-1), who]);
+    const next = JSON.stringify([records, recent.instances, listed.length, listed.at(-1), who]);
     if (next === shown) return;
     shown = next;
     if (!records) return replace(body, h("p.quiet", OFF));
-    const others = (fleet.latest?.instances.length ?? 1) > 1
-      ? ` Only those that this instance (${session.instance ?? recent.instance}) has decided: each instance keeps its own.` : "";
-    if (listed.length === 0) return replace(body, h("p.quiet", `No recorded request has ${who}.${others}`));
+    const missing = missingWords(recent);
+    if (listed.length === 0) return replace(body, h("p.quiet", `No recorded request has ${who}.${missing}`));
     const rows = listed.slice(-SHOWN).reverse().map(({ event, decision }) => [
       timeTag(event.t === undefined ? Date.parse(event.time ?? "") : event.t / 1000),
       event.method ?? "–",
@@ -46,7 +45,7 @@ export function recentRequests({ session, fleet }, onExplain) {
       ["Time", "Method", "Path", "Decided", "Rule set", "IP address", "Decision now"], rows);
     list.classList.add("scroll-box");
     replace(body, h("p.hint", listed.length > SHOWN && `The latest ${SHOWN} of `,
-      `${count(listed.length, "recorded request")}.${others}${identities ? "" : ` ${UNNAMED}`}`), list);
+      `${count(listed.length, "recorded request")}.${missing}${identities ? "" : ` ${UNNAMED}`}`), list);
   }
   return { element, show };
 }

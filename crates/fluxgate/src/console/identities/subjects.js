@@ -1,6 +1,8 @@
 // What a customer has under each rule: who is counted, and what is left. One call reads all of it.
 
 import { get, post } from "../api.js";
+import { now } from "../clock.js";
+import { count } from "../format.js";
 import { filtersOf, missingOf, partsOfRequest, readIdentity } from "./parts.js";
 
 /** @import { Recorded, Session } from "../api.js" */
@@ -21,7 +23,8 @@ import { filtersOf, missingOf, partsOfRequest, readIdentity } from "./parts.js";
  *   method: string | null, path: string | null,
  * }} Denial a row of `/v1/denials` */
 /** @typedef {{
- *   records: boolean, identities: boolean, instance: string, events: Recorded[],
+ *   records: boolean, identities: boolean, events: Recorded[],
+ *   instances: {known: number, answered: number, recording: number}, failure: string | null,
  *   decisions: {outcome: string | null, rule: string | null, handle: string | null}[],
  * }} Recent the answer of `/v1/recent` */
 /** @typedef {{rule_set: string, rule: string, handle: string, identity: string | null, isOwn: boolean}} Found */
@@ -30,6 +33,7 @@ import { filtersOf, missingOf, partsOfRequest, readIdentity } from "./parts.js";
 const MAX_STATES = 1000;
 const MAX_FOUND = 200;
 const MAX_RECENT = 200;
+const LATELY_MS = 60_000;
 
 /** @param {Entry} entry @param {Partial<Subject>} fields @returns {Subject} */
 const subject = (entry, fields) => ({ ...entry, identity: null, handle: null, name: "", isOwn: true,
@@ -91,37 +95,57 @@ export const usedShare = ({ states }) =>
   Math.max(0, ...(states ?? []).map(({ limit, remaining }) => (limit - remaining) / Math.max(limit, 1)));
 
 /**
- * Finds what else is known of a customer: other rules that count it, and its requests. The fleet knows
- * what is used and denied; requests are those of one instance.
+ * Finds what else is used by a customer, or denied to it.
  * @param {Values} values @param {string | null} handle @param {Session} session @param {AbortSignal} signal
  */
 export async function discover(values, handle, session, signal) {
   const filters = filtersOf(values);
   const by = new URLSearchParams(filters.map((text) => ["identity", text]));
   const one = filters[0] ?? handle;
-  const recent = filters.length > 0 ? by.toString() : `handle=${handle}`;
-  /** @type {[Promise<any>, Promise<any>, Promise<any>]} */
-  const calls = [
-    session.history && filters.length > 0 ? get(`/v1/usage?n=${MAX_FOUND}&${by}`, signal) : Promise.resolve(null),
-    session.history && one ? get(`/v1/denials?n=${MAX_FOUND}&${new URLSearchParams({ identity: one })}`, signal)
-      : Promise.resolve(null),
-    session.records && one ? get(`/v1/recent?n=${MAX_RECENT}&${recent}`, signal) : Promise.resolve(null),
-  ];
-  const [usage, denials, requests] = await Promise.allSettled(calls);
+  if (!session.history || !one) return { found: [], denied: [], problems: [] };
+  const answers = await Promise.allSettled([
+    filters.length > 0 ? get(`/v1/usage?n=${MAX_FOUND}&${by}`, signal) : { usage: [] },
+    get(`/v1/denials?n=${MAX_FOUND}&${new URLSearchParams({ identity: one })}`, signal),
+  ]);
   signal.throwIfAborted();
-  /** @param {PromiseSettledResult<any>} settled */
-  const answer = (settled) => settled.status === "fulfilled" ? settled.value : null;
-  const problems = [usage, denials, requests].flatMap((each) =>
-    each.status === "rejected" ? [each.reason] : []);
-  const seen = /** @type {Recent | null} */ (answer(requests));
-  const decisions = (seen?.decisions ?? []).map(({ rule, handle: of }, index) =>
-    ({ rule_set: seen?.events[index].rule_set, rule, handle: of, identity: null }));
-  /** @param {any[]} rows @param {boolean} isOwn @returns {Found[]} */
-  const named = (rows, isOwn) => rows.filter(({ rule, handle: of }) => rule && of)
-    .map(({ rule_set, rule, handle: of, identity }) => ({ rule_set, rule, handle: of, identity, isOwn }));
-  const own = [...(answer(usage)?.usage ?? []), ...(answer(denials)?.denials ?? [])];
+  const rows = answers.flatMap((each) => each.status === "fulfilled" ? each.value.usage ?? each.value.denials : []);
+  const lately = (/** @type {Denial} */ { outcome, last_ms: last }) =>
+    (outcome === "denied" || outcome === "never") && last > now() - LATELY_MS;
+  return {
+    found: found(rows, true),
+    /** The rules that have denied it lately. @type {string[]} */
+    denied: [...new Set(rows.filter(lately).map(({ rule_set: set, rule }) => `${set}/${rule}`))],
+    problems: answers.flatMap((each) => (each.status === "rejected" ? [each.reason] : [])),
+  };
+}
+
+/**
+ * Reads the last requests of a customer on all instances, which takes up to seconds, and finds what they
+ * were counted by.
+ * @param {Values} values @param {string | null} handle @param {AbortSignal} signal
+ */
+export async function readRecent(values, handle, signal) {
+  const filters = filtersOf(values);
+  const by = filters.length > 0 ? filters.map((text) => ["identity", text]) : [["handle", handle ?? ""]];
+  /** @type {Recent} */
+  const recent = await get(`/v1/recent?n=${MAX_RECENT}&${new URLSearchParams(by)}`, signal);
+  const rows = recent.decisions.map(({ rule, handle: of }, index) =>
+    ({ rule_set: recent.events[index].rule_set, rule, handle: of, identity: null }));
   // A request is also counted by other parts of it, such as its address.
-  return { found: [...named(own, true), ...named(decisions, false)], requests: seen, problems };
+  return { recent, found: found(rows, false) };
+}
+
+/** @param {any[]} rows @param {boolean} isOwn @returns {Found[]} */
+const found = (rows, isOwn) => rows.filter(({ rule, handle }) => rule && handle)
+  .map(({ rule_set, rule, handle, identity }) => ({ rule_set, rule, handle, identity, isOwn }));
+
+/** Returns which instances do not tell their requests. @param {Recent} recent */
+export function missingWords({ instances: { known, answered, recording }, failure }) {
+  if (failure) return ` Only those of this instance: ${failure}.`;
+  const silent = known - answered;
+  const deaf = answered - recording;
+  return (silent > 0 ? ` ${count(silent, "instance")} did not answer.` : "")
+    + (deaf > 0 ? ` ${count(deaf, "instance does", "instances do")} not record requests.` : "");
 }
 
 /**

@@ -171,6 +171,66 @@ fn what_a_trial_cannot_know_is_said() {
 }
 
 #[test]
+fn recent_requests_are_those_of_all_instances() {
+    let server = RedisServer::start();
+    let services = fleet(&server, "telemetry: { identities: true }\n");
+    for (index, user) in [(0, "ann"), (1, "ann"), (1, "bob"), (0, "ann")] {
+        let request = json!({ "user": user, "path": "/hour", "ip": format!("192.0.2.{index}") });
+        post(&services[index], "/v1/check", &request);
+    }
+    for service in &services {
+        let all = get(service, "/v1/recent");
+        assert_eq!(
+            (&all["scope"], &all["records"]),
+            (&json!("fleet"), &json!(true))
+        );
+        assert_eq!(all["failure"], Value::Null);
+        let known = json!({ "known": 2, "answered": 2, "recording": 2 });
+        assert_eq!(all["instances"], known);
+        let places = |list: &Value| -> Vec<String> {
+            let events = list["events"].as_array().unwrap().iter();
+            events.map(|it| it["ip"].as_str().unwrap().into()).collect()
+        };
+        assert_eq!(
+            places(&all),
+            ["192.0.2.0", "192.0.2.1", "192.0.2.1", "192.0.2.0"]
+        );
+        // The filter applies everywhere, and the count to all together.
+        let ann = get(
+            service,
+            "/v1/recent?identity=user=ann&rule=hour&outcome=allowed&n=2",
+        );
+        assert_eq!(places(&ann), ["192.0.2.1", "192.0.2.0"]);
+        let handle = ann["decisions"][0]["handle"].as_str().unwrap();
+        let same = get(service, &format!("/v1/recent?handle={handle}"));
+        assert_eq!(places(&same), ["192.0.2.0", "192.0.2.1", "192.0.2.0"]);
+        assert_eq!(places(&get(service, "/v1/recent?rule_set=no")), [""; 0]);
+    }
+    // What was wanted and shared is encrypted.
+    let mut redis = server.cli();
+    let mut keys = redis.keys("*:shared:wanted:*");
+    assert!(!keys.is_empty());
+    keys.extend(redis.keys("*:shared:recorded:*"));
+    for key in &keys {
+        let shared = redis.command(&["GET", key]);
+        let shared = String::from_utf8_lossy(shared.bytes()).into_owned();
+        assert!(!shared.contains("ann"), "{key}: {shared}");
+    }
+    // One that is gone is missing.
+    let [asked, gone] = services;
+    gone.program.kill();
+    let rest = get(&asked, "/v1/recent");
+    let known = json!({ "known": 2, "answered": 1, "recording": 1 });
+    assert_eq!(rest["instances"], known);
+    assert_eq!(rest["events"].as_array().unwrap().len(), 2);
+    drop(server);
+    let alone = get(&asked, "/v1/recent");
+    assert_eq!(alone["scope"], "instance");
+    assert!(alone["failure"].is_string(), "{alone}");
+    assert_eq!(alone["events"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn a_trial_without_a_recording_is_refused() {
     let service = Service::start(&[], RULES);
     let answer = service.http().post("/v1/simulate", "{\"recent\":true}");
