@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::crypto::{
+    WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
+};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    self, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme,
+};
 
 /// No certificate authority can be trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +24,9 @@ pub struct TrustError(String);
 pub struct ClientCertificates<'a> {
     /// The authorities to trust instead of those of the system.
     pub ca: Option<&'a [u8]>,
+    /// The only certificate that the server may present, whatever its names and its authority;
+    /// used instead of `ca`. Of several certificates the first counts.
+    pub server: Option<&'a [u8]>,
     /// The certificate of the client and its key.
     pub client: Option<(&'a [u8], &'a [u8])>,
 }
@@ -26,13 +36,17 @@ pub struct ClientCertificates<'a> {
 pub fn client_config_with(
     certificates: ClientCertificates<'_>,
 ) -> Result<Arc<ClientConfig>, TrustError> {
-    let ClientCertificates { ca, client } = certificates;
-    let roots = ca.map_or_else(system_roots, roots_in)?;
+    let ClientCertificates { ca, server, client } = certificates;
     let failed = |error: rustls::Error| TrustError(error.to_string());
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(failed)?
-        .with_root_certificates(roots);
+        .map_err(failed)?;
+    let config = match server {
+        None => config.with_root_certificates(ca.map_or_else(system_roots, roots_in)?),
+        Some(pem) => config
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(OneCertificate::read(pem)?)),
+    };
     let config = match client {
         None => config.with_no_client_auth(),
         Some((chain, key)) => {
@@ -83,4 +97,66 @@ pub fn certificates_in(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::
 
 fn no_certificates(error: pem::Error) -> TrustError {
     TrustError(format!("no certificates in PEM: {error}"))
+}
+
+/// Accepts one certificate.
+#[derive(Debug)]
+struct OneCertificate {
+    certificate: CertificateDer<'static>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// The server has another certificate than the one that is accepted.
+#[derive(Debug, thiserror::Error)]
+#[error("the server presents another certificate")]
+struct OtherCertificate;
+
+impl OneCertificate {
+    fn read(pem: &[u8]) -> Result<Self, TrustError> {
+        let mut chain = certificates_in(pem).map_err(no_certificates)?;
+        Ok(Self {
+            certificate: chain.swap_remove(0),
+            algorithms: ring::default_provider().signature_verification_algorithms,
+        })
+    }
+}
+
+impl ServerCertVerifier for OneCertificate {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if *end_entity == self.certificate {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(OtherError(Arc::new(OtherCertificate)).into())
+        }
+    }
+
+    // The signatures show that the server has the key of the certificate.
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
 }

@@ -1,9 +1,11 @@
 //! The command line.
 
 mod client;
+mod config_options;
 mod explain;
 mod import;
 mod input;
+mod man;
 mod output;
 mod simulate;
 mod validate;
@@ -14,10 +16,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::config::{ConfigError, Overrides, RawConfig, effective_yaml};
+use crate::config::effective_yaml;
 use crate::failure::{Exit, Failure};
 use crate::reload::ConfigFile;
 use crate::server;
+use config_options::{ConfigArguments, ConfigOptions};
 use output::{print, print_file, print_message, print_unescaped};
 
 /// An exact distributed rate limiter
@@ -52,6 +55,12 @@ enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Ask a running service whether it is ready
+    ///
+    /// Takes the same options as `run` and asks the API of the config, on this machine and with
+    /// its certificate; of the config, only `listen` must be valid. Exits with 0 if the service
+    /// can answer checks, and with 69 if it cannot, or does not answer in time.
+    Health(client::HealthArguments),
     /// Explain the decision about a request: which rules match, and what they count
     ///
     /// Uses an empty store in memory and no server, or a running service. Exits with 65 if the
@@ -102,6 +111,8 @@ enum Command {
         /// The shell to complete commands in
         shell: Shell,
     },
+    /// Print the manual page
+    Man(man::Arguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,55 +124,14 @@ enum ConfigCommand {
     Show(ConfigArguments),
 }
 
-/// Where the configuration comes from, if the command has a name.
-#[derive(Debug, clap::Args)]
-struct ConfigArguments {
-    #[command(flatten)]
-    options: ConfigOptions,
-    /// The config file, as with `--config`
-    // Not an option of the bare `fluxgate`, where a misspelt command would be a file.
-    #[arg(value_name = "FILE", conflicts_with = "config")]
-    file: Option<PathBuf>,
-}
-
-impl ConfigArguments {
-    fn into_options(self) -> ConfigOptions {
-        ConfigOptions {
-            config: self.options.config.or(self.file),
-            set: self.options.set,
-        }
-    }
-}
-
-/// Where the configuration comes from.
-#[derive(Debug, clap::Args)]
-struct ConfigOptions {
-    /// The config file (default: the built-in demo)
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Override a value of the file and the environment, such as
-    /// `store.redis.deadline=20ms` (repeatable)
-    #[arg(long, value_name = "PATH=VALUE")]
-    set: Vec<String>,
-}
-
-impl ConfigOptions {
-    fn overrides(&self) -> Overrides {
-        Overrides::from_env(std::env::vars_os()).and_flags(&self.set)
-    }
-
-    fn load(&self) -> Result<RawConfig, ConfigError> {
-        RawConfig::load(self.config.as_deref(), &self.overrides())
-    }
-}
-
 /// Runs the command from the arguments of the process.
 pub fn run() -> ExitCode {
     let Cli { command, options } = Cli::parse();
     let result = match command {
         None => serve(&options),
-        Some(Command::Run(arguments)) => serve(&arguments.into_options()),
+        Some(Command::Run(arguments)) => serve(&arguments.options()),
         Some(Command::Validate { file, strict }) => validate::validate(&file, strict),
+        Some(Command::Health(arguments)) => client::health(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Top(arguments)) => client::top(&arguments),
         Some(Command::Check(arguments)) => client::check(&arguments),
@@ -175,8 +145,9 @@ pub fn run() -> ExitCode {
         Some(Command::Rules(arguments)) => client::rules(&arguments),
         Some(Command::Simulate(arguments)) => simulate::run(&arguments),
         Some(Command::Import(arguments)) => import::run(&arguments),
-        Some(Command::Config(ConfigCommand::Show(arguments))) => show(&arguments.into_options()),
+        Some(Command::Config(ConfigCommand::Show(arguments))) => show(&arguments.options()),
         Some(Command::Completions { shell }) => completions(shell),
+        Some(Command::Man(arguments)) => man::run(Cli::command(), &arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -79,7 +79,10 @@ fn authorities(target: &UpstreamTarget) -> Option<&Option<Arc<[u8]>>> {
 
 impl TlsClient {
     fn new(ca: Option<&[u8]>) -> Result<Self, TrustError> {
-        let config = client_config_with(ClientCertificates { ca, client: None })?;
+        let config = client_config_with(ClientCertificates {
+            ca,
+            ..ClientCertificates::default()
+        })?;
         let offering = |protocols: &[&[u8]]| {
             let mut config = ClientConfig::clone(&config);
             config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();

@@ -28,6 +28,7 @@ impl TlsOptions {
         let client = self.client.as_ref();
         client_config_with(ClientCertificates {
             ca: self.ca.as_deref(),
+            server: None,
             client: client.map(|(certificate, key)| (&**certificate, &**key)),
         })
     }

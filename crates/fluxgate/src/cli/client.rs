@@ -1,5 +1,6 @@
 //! Commands that call a running service.
 
+mod health;
 mod record;
 mod rules;
 mod server;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::input::read_request;
 use super::{Exit, Failure, print};
+pub(crate) use health::{HealthArguments, health};
 pub(crate) use record::{
     DenialsArguments, EventsArguments, HistoryArguments, UsageArguments, denials, events, history,
     usage,

@@ -65,6 +65,13 @@ impl Listen {
         endpoint.as_ref()
     }
 
+    /// Reads the section of a config, and nothing else.
+    pub(super) fn of_tree(root: &Node, faults: &mut Faults) -> Self {
+        let listen = tree::child(root, "listen").cloned();
+        let only = tree::map(listen.map(|node| ("listen", node)));
+        Self::read(&mut Section::read(&only, "a config", &["listen"], faults))
+    }
+
     pub(super) fn read(root: &mut Section<'_, '_>) -> Self {
         const NAMES: &[&str] = &["gateway", "api", "grpc", "resp"];
         root.section("listen", NAMES, |section| {

@@ -8,6 +8,7 @@ use fluxgate_core::{RuleSets, RulesError};
 
 use super::checked::Config;
 use super::deployment::Deployment;
+use super::listen::Listen;
 use super::origins::{ConfigFault, FaultLocation, Origins};
 use super::overrides::{self, Overrides};
 use super::rule_file::{self, RuleFileError};
@@ -104,17 +105,30 @@ impl RawConfig {
         self.check_effective().map(|(config, _)| config)
     }
 
+    /// Returns the listeners. The rest of the config may be invalid: a service that is running
+    /// keeps its last valid rules.
+    pub fn listen(&self) -> Result<Listen, ConfigError> {
+        let mut faults = Faults::default();
+        let listen = Listen::of_tree(&self.tree, &mut faults);
+        self.valid(listen, faults)
+    }
+
     /// Validates all values, and returns the effective configuration as a tree, too.
     pub(super) fn check_effective(&self) -> Result<(Config, Node), ConfigError> {
         let mut faults = Faults::default();
         let checked = Config::read(&self.tree, &mut faults);
+        self.valid(checked, faults)
+    }
+
+    /// Returns a value that was read without faults.
+    fn valid<T>(&self, value: T, faults: Faults) -> Result<T, ConfigError> {
         let faults = faults
             .into_sorted()
             .into_iter()
             .map(|fault| self.origins.fault(fault));
         let mut faults: Vec<_> = faults.chain(self.faults.iter().cloned()).collect();
         if faults.is_empty() {
-            return Ok(checked);
+            return Ok(value);
         }
         faults.sort();
         Err(ConfigError::Invalid(faults))

@@ -78,7 +78,7 @@ impl HttpRules {
         let ca = ca.transpose()?;
         let certificates = ClientCertificates {
             ca: ca.as_deref(),
-            client: None,
+            ..ClientCertificates::default()
         };
         let endpoint = Endpoint::new(config.url.as_str(), certificates)
             .map_err(|error| failure(format!("`{field}`: {error}")))?;

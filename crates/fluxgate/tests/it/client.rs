@@ -1,5 +1,6 @@
 //! Commands that ask a running service.
 
+mod health;
 mod record;
 mod rules;
 

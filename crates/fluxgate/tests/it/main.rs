@@ -17,6 +17,7 @@ mod frameworks;
 mod fuzz;
 mod gateway;
 mod gateway_faults;
+mod generated;
 mod http2_peers;
 mod import;
 mod layout;

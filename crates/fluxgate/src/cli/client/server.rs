@@ -44,7 +44,7 @@ pub(crate) struct ServerArguments {
 
 /// The certificates for a service with TLS.
 #[derive(Clone, Debug, Default, clap::Args)]
-struct TlsArguments {
+pub(crate) struct TlsArguments {
     /// A file with the certificate authorities to trust, in PEM (default: the system's)
     #[arg(long, value_name = "FILE", global = true)]
     ca: Option<PathBuf>,
@@ -81,7 +81,12 @@ impl OptionalServer {
 }
 
 impl TlsArguments {
-    fn read(&self) -> Result<TlsFiles, Failure> {
+    /// Returns whether they include a client certificate.
+    pub(crate) fn has_client_certificate(&self) -> bool {
+        self.cert.is_some()
+    }
+
+    pub(crate) fn read(&self) -> Result<TlsFiles, Failure> {
         let read = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| read_file(flag, path)).transpose()
         };
@@ -94,16 +99,17 @@ impl TlsArguments {
 }
 
 /// The content of the files that [`TlsArguments`] names.
-struct TlsFiles {
+pub(crate) struct TlsFiles {
     ca: Option<Vec<u8>>,
     cert: Option<Vec<u8>>,
     key: Option<Vec<u8>>,
 }
 
 impl TlsFiles {
-    fn certificates(&self) -> ClientCertificates<'_> {
+    pub(crate) fn certificates(&self) -> ClientCertificates<'_> {
         ClientCertificates {
             ca: self.ca.as_deref(),
+            server: None,
             client: self.cert.as_deref().zip(self.key.as_deref()),
         }
     }
@@ -158,19 +164,8 @@ pub(crate) struct Server {
 impl ServerArguments {
     /// Returns the service, without connecting to it.
     pub(crate) fn server(&self) -> Result<Server, Failure> {
-        let name = self.server.trim_end_matches('/').to_owned();
-        let invalid = || {
-            let message = format!("--server: {name:?} is not an address such as {DEFAULT_SERVER}");
-            Failure::new(Exit::Data, message)
-        };
         let files = self.tls.read()?;
-        let endpoint = Endpoint::new(&name, files.certificates()).map_err(|error| match error {
-            EndpointError::Trust(error) => Failure::new(Exit::NoInput, error),
-            _ => invalid(),
-        })?;
-        if endpoint.path_and_query() != "/" {
-            return Err(invalid());
-        }
+        let server = Server::new(&self.server, files.certificates())?;
         let authorization = self.token_file.as_ref().map(|path| {
             let token = read_file("--token-file", path)?;
             let value = [b"Bearer ", token.trim_ascii()].concat();
@@ -184,13 +179,33 @@ impl ServerArguments {
         });
         Ok(Server {
             authorization: authorization.transpose()?,
-            endpoint,
-            name,
+            ..server
         })
     }
 }
 
 impl Server {
+    /// Returns a service that needs no token, without connecting to it.
+    pub(crate) fn new(url: &str, certificates: ClientCertificates<'_>) -> Result<Self, Failure> {
+        let name = url.trim_end_matches('/').to_owned();
+        let invalid = || {
+            let message = format!("--server: {name:?} is not an address such as {DEFAULT_SERVER}");
+            Failure::new(Exit::Data, message)
+        };
+        let endpoint = Endpoint::new(&name, certificates).map_err(|error| match error {
+            EndpointError::Trust(error) => Failure::new(Exit::NoInput, error),
+            _ => invalid(),
+        })?;
+        if endpoint.path_and_query() != "/" {
+            return Err(invalid());
+        }
+        Ok(Self {
+            authorization: None,
+            endpoint,
+            name,
+        })
+    }
+
     /// Returns its address, as it was given.
     pub(crate) fn name(&self) -> &str {
         &self.name

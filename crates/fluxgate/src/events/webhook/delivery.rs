@@ -70,7 +70,7 @@ impl Receiver {
     ) -> Result<Self, EndpointError> {
         let certificates = ClientCertificates {
             ca: ca.map(Secret::as_bytes),
-            client: None,
+            ..ClientCertificates::default()
         };
         Ok(Self {
             endpoint: Endpoint::new(webhook.url.as_str(), certificates)?,
