@@ -52,12 +52,11 @@ unpack_package() { # unpack_package PACKAGE FOLDER
 }
 
 # Debian's Go may be too old. Newer ones come as modules, as Go itself fetches them since 1.21.
-build_go() { # build_go FOLDER PROGRAM: a program in Go, with Go 1.22 or newer
-    local go=go
+go_1_24() { # go_1_24 ARGUMENT…: Go 1.24, or a newer one that is installed
     need go golang-go
+    local go=go module
     case "$(go env GOVERSION)" in
-    go1.? | go1.?.* | go1.1? | go1.1?.* | go1.20* | go1.21*)
-        local module
+    go1.? | go1.?.* | go1.1? | go1.1?.* | go1.2[0-3]*)
         module=golang.org/toolchain@v0.0.1-go1.24.10.$(go env GOOS)-$(go env GOARCH)
         go=$(go env GOMODCACHE)/$module/bin/go
         if [ ! -x "$go" ]; then
@@ -67,9 +66,18 @@ build_go() { # build_go FOLDER PROGRAM: a program in Go, with Go 1.22 or newer
         fi
         ;;
     esac
+    GOROOT='' "$go" "$@"
+}
+
+build_go() { # build_go FOLDER PROGRAM: a program in Go
     mkdir -p "$(dirname "$2")"
     local program=$PWD/$2
-    (cd "$1" && GOROOT='' "$go" build -trimpath -o "$program" .)
+    (cd "$1" && go_1_24 build -trimpath -o "$program" .)
+}
+
+build_go_module() { # build_go_module MODULE@VERSION PROGRAM: a program in Go, out of a module
+    mkdir -p "$(dirname "$2")"
+    GOBIN=$PWD/$(dirname "$2") go_1_24 install -trimpath "$1"
 }
 
 missing() { # missing PROGRAM VARIABLE

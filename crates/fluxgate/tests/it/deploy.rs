@@ -10,6 +10,7 @@ use crate::support::{Dir, project_file, python};
 mod build_context;
 mod containers;
 mod kubernetes;
+mod packages;
 mod systemd;
 
 /// Runs a command, which must succeed, and returns its output.
@@ -60,6 +61,10 @@ fn the_guide_names_every_file() {
         }
         let name = path.strip_prefix(project_file("deploy")).unwrap();
         let name = name.to_str().unwrap();
+        // The chart has a guide of its own.
+        if name.starts_with("helm/fluxgate/") {
+            continue;
+        }
         assert!(
             name == "README.md" || guide.contains(&format!("`{name}`")),
             "{name}"

@@ -25,7 +25,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 53] = [
+const KINDS: [(&str, &str); 56] = [
     ("console", "docs::session::"),
     ("go", "docs::clients::"),
     ("java", "docs::clients::"),
@@ -59,6 +59,8 @@ const KINDS: [(&str, &str); 53] = [
         "sh kubernetes",
         "deploy::kubernetes::the_commands_of_the_guide",
     ),
+    ("sh helm", "deploy::packages::the_guide_of_the_chart"),
+    ("sh packages", "deploy::packages::the_guides_name_packages"),
     ("sh pictures", "report::pictures::the_documented_command"),
     ("sh systemd", "deploy::systemd::the_commands_of_the_guide"),
     ("sh token", "operations::the_token"),
@@ -95,6 +97,7 @@ const KINDS: [(&str, &str); 53] = [
     ("yaml envoy", "service::grpc::envoy::"),
     ("yaml envoy-authz", "service::grpc::ext_authz::envoy::"),
     ("yaml envoy-late", "service::grpc::envoy::"),
+    ("yaml helm", "deploy::packages::the_guide_of_the_chart"),
     ("yaml faulty", "docs::texts::the_faults"),
     ("yaml spring", "docs::clients::"),
 ];
@@ -131,6 +134,18 @@ fn is_not_run(command: &str) -> bool {
     NOT_RUN.iter().any(|(it, _)| *it == command)
 }
 
+/// Kinds of blocks whose commands the tests do not run, with the reason.
+const KINDS_NOT_RUN: [(&str, &str); 2] = [
+    (
+        "sh packages",
+        "install, publish or need Docker; scripts/test packages tries the packages",
+    ),
+    (
+        "sh helm",
+        "need a cluster; scripts/test packages renders the chart",
+    ),
+];
+
 /// Returns the paths of all documents, relative to the root, without translations.
 fn documents() -> Vec<String> {
     let mut documents = markdown_files();
@@ -159,6 +174,7 @@ fn markdown_files() -> Vec<String> {
         "",
         "dashboards",
         "deploy",
+        "deploy/helm/fluxgate",
         "docs",
         "docs/course",
         "docs/migrating",

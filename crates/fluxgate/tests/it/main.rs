@@ -29,5 +29,6 @@ mod simulate;
 mod specification;
 mod support;
 mod terminal;
+mod upgrades;
 mod validate;
 mod warnings;

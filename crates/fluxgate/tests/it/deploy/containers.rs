@@ -22,6 +22,16 @@ fn the_image_is_built_from_files_that_exist() {
     assert_eq!(output_of(hadolint), "");
 
     let text = read("docker/Dockerfile");
+    // The health check asks the service that the image runs.
+    let arguments = |after: &str| -> Vec<String> {
+        let (_, rest) = text.rsplit_once(after).unwrap();
+        serde_json::from_str(rest.lines().next().unwrap()).unwrap()
+    };
+    let (check, start) = (arguments("    CMD "), arguments("\nCMD "));
+    assert_eq!((&*check[1], &*start[0]), ("health", "run"));
+    assert_eq!(check[0], arguments("ENTRYPOINT ")[0]);
+    assert_eq!(check[2..], start[1..]);
+
     let ignored = fs::read_to_string(project_file(".dockerignore")).unwrap();
     let mut copied = 0;
     let copies = text.lines().filter_map(|line| line.strip_prefix("COPY "));
@@ -112,8 +122,10 @@ fn the_service_runs_with_the_config_of_the_compose_file() {
     let dir = Dir::new();
     dir.write("fluxgate.yaml", read("docker/fluxgate.yaml"));
     let rules = deployed("docker/rules.d");
+    let tokens = deployed("docker/tokens");
     let mut settings = vec![
         format!("store.redis.url='{}'", redis.url()),
+        format!("admin.tokens_file='{}'", tokens.display()),
         format!("rules_from.dir='{}'", rules.display()),
     ];
     for listener in ["api", "grpc", "resp"] {
@@ -128,6 +140,18 @@ fn the_service_runs_with_the_config_of_the_compose_file() {
     let body = r#"{"user":"ann","path":"/api/x"}"#;
     let answer = service.http().post("/v1/check", body);
     assert!(answer.body.contains(r#""rule":"per-user""#), "{answer:?}");
+
+    // The console works with the token that the file names.
+    let compose = read("docker/compose.yaml");
+    let (_, token) = compose.split_once("console/ with the token ").unwrap();
+    let token = format!("Bearer {}", token.lines().next().unwrap());
+    for path in ["/v1/rule_sets", "/v1/recent"] {
+        assert_eq!(service.http().get(path).status, 401, "{path}");
+        let answer = service
+            .http()
+            .request("GET", path, &[("authorization", &token)], "");
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    }
 }
 
 /// They need Docker; only the files that they name are checked.

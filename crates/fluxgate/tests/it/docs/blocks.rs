@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{is_not_run, read};
+use super::{KINDS_NOT_RUN, is_not_run, read};
 
 /// A code block.
 #[derive(Clone, Debug)]
@@ -89,6 +89,9 @@ impl Block {
 
     /// Returns the commands that the tests can run.
     pub(crate) fn runnable(&self) -> Vec<Step> {
+        if KINDS_NOT_RUN.iter().any(|(kind, _)| *kind == self.kind) {
+            return Vec::new();
+        }
         let mut steps = self.commands();
         steps.retain(|step| !is_not_run(&step.command));
         steps

@@ -4,7 +4,7 @@
 use std::fs;
 
 use super::links::prose;
-use super::{documents, test_names};
+use super::{documents, read, test_names};
 use crate::support::project_file;
 
 /// Opens the comment at the end of a section.
@@ -49,7 +49,7 @@ fn every_section_names_its_tests() {
 }
 
 /// Evidence is `CRATE/FILTER`, `CRATE` (all its tests), `CRATE/doc`, `bench/NAME`,
-/// `fuzz/TARGET` or `clients/LANGUAGE` (all tests of a client).
+/// `fuzz/TARGET`, `clients/LANGUAGE` (all tests of a client) or `packages/CLASS`.
 #[test]
 fn evidence_exists() {
     let mut named = 0;
@@ -77,6 +77,9 @@ fn is_evidence(name: &str) -> bool {
         Some(("bench", bench)) => benchmarks().contains(&format!("(\"{bench}\", ")),
         Some(("fuzz", target)) => project_file(&format!("fuzz/fuzz_targets/{target}.rs")).is_file(),
         Some(("clients", language)) => project_file(&format!("clients/{language}/test")).is_file(),
+        Some(("packages", class)) => {
+            read("scripts/packaging/test.py").contains(&format!("\nclass {class}("))
+        }
         Some((of, "doc")) => is_crate(of),
         Some((of, filter)) => test_names::in_crate(of, filter),
     }
