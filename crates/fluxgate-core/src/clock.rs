@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+#[cfg(feature = "simulation")]
+use crate::simulation;
 use crate::time::Timestamp;
 
 /// A source of time.
@@ -29,6 +31,10 @@ pub struct SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
+        #[cfg(feature = "simulation")]
+        if let Some(simulated) = simulation::current() {
+            return Timestamp::saturating_from_micros(simulated.wall);
+        }
         #[cfg(feature = "fast-clock")]
         return self.cycles.now();
         #[cfg(not(feature = "fast-clock"))]

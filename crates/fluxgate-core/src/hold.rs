@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::random;
 use crate::time::Micros;
 
 /// The shortest hold.
@@ -33,9 +34,7 @@ impl HoldId {
     /// # Panics
     /// If the operating system provides no random numbers.
     pub fn random() -> Self {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
-        Self(u128::from_le_bytes(bytes))
+        Self(u128::from_le_bytes(random::secret()))
     }
 
     /// Creates the id with these bits, for tests and simulations.

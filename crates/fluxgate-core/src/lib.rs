@@ -91,6 +91,7 @@ mod observer;
 mod percent;
 mod plan;
 mod quota;
+pub mod random;
 mod rate;
 #[cfg(feature = "tokio")]
 pub mod regular_file;
@@ -102,6 +103,9 @@ pub mod rules;
 #[cfg(feature = "serde")]
 mod serde_impls;
 mod shared_keyed;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod sip;
 pub mod store;
 pub mod task;

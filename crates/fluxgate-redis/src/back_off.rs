@@ -1,7 +1,8 @@
 //! Waits between attempts, random so that many processes do not retry at once.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
+
+use fluxgate_core::random;
 
 /// Exponential back-off with jitter.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ impl BackOff {
 
 /// Returns a random span between half of `span` and all of it.
 pub(crate) fn jitter(span: Duration) -> Duration {
-    let random = RandomState::new().hash_one(0) % 1024;
+    let random = random::word() % 1024;
     // Below 1024, so it fits.
     span / 2 + span / 2048 * random as u32
 }

@@ -1,6 +1,6 @@
 //! A cluster: finds the node that has a hash slot, and follows hash slots that move.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) struct Cluster {
 struct State {
     /// Ranges of hash slots, in order.
     ranges: Vec<NodeRange>,
-    nodes: HashMap<Address, Arc<Node>>,
+    nodes: BTreeMap<Address, Arc<Node>>,
     /// The names of the primaries that were logged last.
     logged: Vec<String>,
     /// When the map was last queried, and the error if that failed.
@@ -186,7 +186,7 @@ impl Cluster {
     }
 
     fn update(&self, state: &mut State, map: HashSlotMap) {
-        let mut nodes = HashMap::new();
+        let mut nodes = BTreeMap::new();
         let mut ranges = Vec::new();
         for PrimaryRange {
             first,

@@ -140,6 +140,14 @@ impl Endpoint {
             .redis_settings()
             .clone()
             .set_protocol(ProtocolVersion::RESP2);
+        #[cfg(feature = "simulation")]
+        if let Some(stream) = self.simulated_stream() {
+            let pubsub = match stream {
+                Ok(stream) => PubSub::new(&settings, stream).await,
+                Err(cause) => Err(cause),
+            };
+            return pubsub.map_err(|cause| store_error(&cause));
+        }
         let pubsub = match Client::open(self.0.clone().set_redis_settings(settings)) {
             Ok(client) => client.get_async_pubsub().await,
             Err(cause) => Err(cause),
@@ -147,12 +155,22 @@ impl Endpoint {
         pubsub.map_err(|cause| store_error(&cause))
     }
 
+    /// Connects to a simulated server, if this thread simulates.
+    #[cfg(feature = "simulation")]
+    fn simulated_stream(&self) -> Option<Result<Box<dyn crate::simulation::Stream>, RedisError>> {
+        let ConnectionAddr::Tcp(host, port) = self.0.addr() else {
+            return None;
+        };
+        let stream = crate::simulation::connect(host, *port)?;
+        Some(stream.map_err(RedisError::from))
+    }
+
     async fn connect_with(
         &self,
         protocol: ProtocolVersion,
     ) -> Result<ServerConnection, RedisError> {
         let settings = self.0.redis_settings().clone().set_protocol(protocol);
-        let client = Client::open(self.0.clone().set_redis_settings(settings))?;
+        let client = Client::open(self.0.clone().set_redis_settings(settings.clone()))?;
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             // Each call has its own deadline.
@@ -166,6 +184,15 @@ impl Endpoint {
                 }
                 Ok::<(), SendError>(())
             });
+        }
+        #[cfg(feature = "simulation")]
+        if let Some(stream) = self.simulated_stream() {
+            let connecting = MultiplexedConnection::new_with_config(&settings, stream?, config);
+            let timed_out = |_| RedisError::from((ErrorKind::Io, "the connection timed out"));
+            let connected = timeout(CONNECT_TIMEOUT, connecting).await;
+            let (commands, driver) = connected.map_err(timed_out)??;
+            tokio::spawn(driver);
+            return Ok(ServerConnection { commands, closed });
         }
         let commands = client
             .get_multiplexed_async_connection_with_config(&config)

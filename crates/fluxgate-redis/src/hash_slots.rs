@@ -5,11 +5,12 @@
 //! passed, before the caller gets the id.
 
 use std::cmp::Reverse;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fluxgate_core::random::KeyedHash;
 use fluxgate_core::store::{
     Check, Checks, Group, HoldRequest, Micros, Mode, Reason, Retry, Verdict, Verdicts,
 };
@@ -318,7 +319,7 @@ const ENTRIES: usize = 4096;
 /// The last denial of each subject, by the number of the denial.
 #[derive(Debug)]
 pub(crate) struct RecentDenials {
-    hasher: RandomState,
+    hasher: KeyedHash,
     count: AtomicU64,
     /// The number of the last denial, by the hash of the subject.
     last: Box<[AtomicU64]>,
@@ -327,7 +328,7 @@ pub(crate) struct RecentDenials {
 impl Default for RecentDenials {
     fn default() -> Self {
         Self {
-            hasher: RandomState::new(),
+            hasher: KeyedHash::random(),
             count: AtomicU64::new(0),
             last: (0..ENTRIES).map(|_| AtomicU64::new(0)).collect(),
         }

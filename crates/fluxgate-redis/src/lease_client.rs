@@ -185,6 +185,10 @@ impl LeaseClock {
 /// Returns the microseconds since the machine was started.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn boot_micros() -> Option<u64> {
+    #[cfg(feature = "simulation")]
+    if let Some(simulated) = fluxgate_core::simulation::current() {
+        return Some(simulated.boot);
+    }
     use rustix::time::{DynamicClockId, clock_gettime_dynamic};
 
     let now = clock_gettime_dynamic(DynamicClockId::Boottime).ok()?;

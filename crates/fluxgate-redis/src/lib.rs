@@ -56,6 +56,7 @@
 //! | `metrics` | | counts of script reloads and failovers, for the crate `metrics` |
 //! | `lease-trace` | | for tests: records what leases do in files |
 //! | `injected-time` | | for tests: a script that takes the time as an argument, and a store on it |
+//! | `simulation` | | for the simulator of this workspace: servers in the same process |
 //! | `fuzzing` | | functions for the fuzz targets of this workspace |
 //!
 //! Features are additive. The crate needs Rust 1.93 and a Tokio runtime.
@@ -97,6 +98,9 @@ mod rule_store;
 mod script;
 mod sentinel;
 mod servers;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod store;
 mod usage_record;
 mod wait_permits;

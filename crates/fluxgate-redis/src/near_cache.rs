@@ -8,11 +8,12 @@
 //! differ, the server decides. An entry lasts at most a second, and until the next refund or
 //! reset made here. A changed rule has other bands, and so other entries.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fluxgate_core::random::KeyedHash;
 use fluxgate_core::store::{Check, Checks, Group, Retry, Verdict, Verdicts};
 use fluxgate_core::{Algorithm, Limit};
 use smallvec::SmallVec;
@@ -30,7 +31,7 @@ const ENTRIES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct NearCache {
     entries: Box<[Mutex<Option<Box<Entry>>>]>,
-    hasher: RandomState,
+    hasher: KeyedHash,
     charges: ChargeCounts,
     /// Counts refunds and resets made here.
     generation: AtomicU64,
@@ -78,7 +79,7 @@ impl Default for NearCache {
     fn default() -> Self {
         Self {
             entries: (0..ENTRIES).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            hasher: KeyedHash::random(),
             charges: ChargeCounts::default(),
             generation: AtomicU64::new(0),
             start: Instant::now(),
@@ -259,7 +260,7 @@ fn enforced<'c, 'r>(checks: &'c Checks<'r>) -> impl Iterator<Item = &'c Check<'r
 }
 
 /// Returns a hash of the counter of a check.
-fn fingerprint_of(hasher: &RandomState, check: &Check<'_>) -> u64 {
+fn fingerprint_of(hasher: &KeyedHash, check: &Check<'_>) -> u64 {
     hasher.hash_one((check.subject.bytes, check.band.id()))
 }
 
@@ -296,7 +297,7 @@ impl ChargeCounts {
 
 impl Charge {
     /// Returns the charge of the enforced checks.
-    fn of(hasher: &RandomState, checks: &Checks<'_>) -> Self {
+    fn of(hasher: &KeyedHash, checks: &Checks<'_>) -> Self {
         let indices = enforced(checks).map(|check| fingerprint_of(hasher, check));
         Self::at(indices.map(ChargeCounts::index_of), checks)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fluxgate_core::StoreError;
 use redis::{Cmd, Pipeline, Value};
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::back_off::BackOff;
@@ -76,8 +76,28 @@ enum ConnectionState {
         cause: StoreError,
     },
     /// A task connects for all waiting requests.
-    Connecting(watch::Receiver<Option<Result<Connection, StoreError>>>),
+    Connecting(Arc<ConnectOutcome>),
     Up(Connection),
+}
+
+/// What an attempt to connect came to; `None` if it was abandoned. Requests that wait for it go on
+/// in the order in which they came.
+type ConnectOutcome = SetOnce<Option<Result<Connection, StoreError>>>;
+
+/// An attempt to connect, which is abandoned if it is dropped.
+struct ConnectAttempt(Arc<ConnectOutcome>);
+
+impl ConnectAttempt {
+    fn finish(self, connected: Result<Connection, StoreError>) {
+        // It is set once, here or on drop.
+        let _ = self.0.set(Some(connected));
+    }
+}
+
+impl Drop for ConnectAttempt {
+    fn drop(&mut self) {
+        let _ = self.0.set(None);
+    }
 }
 
 /// A numbered connection.
@@ -237,13 +257,13 @@ impl Node {
         if let ServerLocation::Sentinels(sentinels) = &self.location {
             self.watch(sentinels);
         }
-        let mut connecting = {
+        let connecting = {
             let mut state = lock(&shared.state);
             match &*state {
                 ConnectionState::Up(connection) if !connection.inner.is_closed() => {
                     return Ok(connection.clone());
                 }
-                ConnectionState::Connecting(connecting) => connecting.clone(),
+                ConnectionState::Connecting(connecting) => Arc::clone(connecting),
                 ConnectionState::Down { until, cause, .. } if Instant::now() < *until => {
                     return Err(cause.clone());
                 }
@@ -253,13 +273,12 @@ impl Node {
                         _ => BACK_OFF,
                     };
                     let connecting = self.connect(shared, back_off);
-                    *state = ConnectionState::Connecting(connecting.clone());
+                    *state = ConnectionState::Connecting(Arc::clone(&connecting));
                     connecting
                 }
             }
         };
-        let connected = connecting.wait_for(Option::is_some).await;
-        match connected.ok().and_then(|connected| connected.clone()) {
+        match connecting.wait().await.clone() {
             Some(connected) => connected,
             None => {
                 // The connecting task is gone, with its runtime.
@@ -276,9 +295,10 @@ impl Node {
         self: &Arc<Self>,
         shared: &Arc<SharedConnection>,
         mut back_off: BackOff,
-    ) -> watch::Receiver<Option<Result<Connection, StoreError>>> {
+    ) -> Arc<ConnectOutcome> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        let (sender, receiver) = watch::channel(None);
+        let outcome = Arc::<ConnectOutcome>::default();
+        let attempt = ConnectAttempt(Arc::clone(&outcome));
         let (node, shared) = (Arc::clone(self), Arc::clone(shared));
         tokio::spawn(async move {
             let inner = match timeout(2 * CONNECT_TIMEOUT, node.location.connect()).await {
@@ -305,9 +325,9 @@ impl Node {
                 },
             };
             drop(state);
-            sender.send_replace(Some(connected));
+            attempt.finish(connected);
         });
-        receiver
+        outcome
     }
 
     /// Watches the sentinels, to leave a primary that they no longer name.

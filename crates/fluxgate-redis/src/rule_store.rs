@@ -10,14 +10,13 @@
 //! all keys are in one hash slot. A message on [`RELOAD_CHANNEL`] asks for a reload too.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use fluxgate_core::rules::RuleOptions;
-use fluxgate_core::{Limiter, RuleSets, RuleWatch, RulesError, Store, StoreError, yaml};
+use fluxgate_core::{Limiter, RuleSets, RuleWatch, RulesError, Store, StoreError, random, yaml};
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep, timeout};
@@ -314,8 +313,7 @@ impl<T: FromRedisValue> FromRedisValue for Bounded<T> {
 
 /// Returns a random version.
 fn random_version() -> String {
-    let random = |salt: u8| RandomState::new().hash_one(salt);
-    format!("{:016x}{:016x}", random(0), random(1))
+    format!("{:016x}{:016x}", random::word(), random::word())
 }
 
 /// A change of a rule set, for its history.

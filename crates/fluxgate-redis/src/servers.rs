@@ -1,6 +1,6 @@
 //! The servers of a deployment: a single server, or a cluster.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -335,7 +335,7 @@ impl Servers {
             let (next, keys): (String, Vec<Vec<u8>>) =
                 redis::from_redis_value(reply).map_err(|_| unexpected("SCAN"))?;
             // A node of a cluster takes keys of one hash slot at a time.
-            let mut by_slot: HashMap<u16, Vec<Vec<u8>>> = HashMap::new();
+            let mut by_slot: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
             for key in keys {
                 by_slot.entry(hash_slot_of(&key)).or_default().push(key);
             }

@@ -3,12 +3,11 @@
 //! A sorted set has one member for each waiting request. Its score is the time at which the
 //! permit expires, so a process that crashes blocks the others only briefly.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use fluxgate_core::StoreError;
+use fluxgate_core::{StoreError, random};
 use redis::{Cmd, Value};
 
 use crate::codec::{Call, PermitRequest};
@@ -40,7 +39,7 @@ impl WaitPermits {
             servers,
             key: format!("{prefix}:{VERSION}:waits").into_bytes(),
             max,
-            process: RandomState::new().hash_one(0),
+            process: random::word(),
             count: AtomicU64::new(0),
         }
     }

@@ -17,9 +17,9 @@
 //! Fingerprints would reveal the random numbers, so they never leave the process,
 //! which draws new numbers at every start.
 
-use std::hash::{BuildHasher, RandomState};
-
 use siphasher::sip128::SipHasher13;
+
+use crate::random;
 
 /// Longer texts are hashed with SipHash: the factors for them would not stay in the
 /// cache.
@@ -36,7 +36,7 @@ pub struct Fingerprinter {
 impl Fingerprinter {
     /// Draws new numbers.
     pub fn random() -> Self {
-        Self::from_words(|| RandomState::new().hash_one(0))
+        Self::from_words(random::word)
     }
 
     fn from_words(mut word: impl FnMut() -> u64) -> Self {

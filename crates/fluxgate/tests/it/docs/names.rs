@@ -57,8 +57,8 @@ fn every_call_of_the_api_is_described() {
 
 #[test]
 fn every_feature_of_the_library_is_described() {
-    // For other crates, benchmarks and fuzz targets.
-    const INTERNAL: [&str; 3] = ["default", "fuzzing", "json"];
+    // For other crates, benchmarks, fuzz targets and simulators.
+    const INTERNAL: [&str; 4] = ["default", "fuzzing", "json", "simulation"];
     let guide = read("docs/library.md");
     let mut seen = 0;
     for name in ["fluxgate-core", "fluxgate-redis", "fluxgate-tower"] {
