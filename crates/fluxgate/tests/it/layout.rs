@@ -16,17 +16,20 @@ use imports::{Import, Modules, top_level};
 const LAYERS: [(&str, &str); 10] = [
     (
         "fluxgate-core",
-        "time clock text regular_file request_path context sip rate calendar hold limit percent lease quota algorithm key band \
+        "simulation random time clock text regular_file request_path context sip rate calendar hold limit percent lease quota algorithm key band \
          yaml network matcher rules task store reservation plan decision observer json memory keyed ad_hoc \
          renewal limiter shared_keyed serde_impls guide conformance",
     ),
     (
         "fluxgate-redis",
-        "reason lock back_off error events identity_hash keys script breaker endpoint \
+        "simulation reason lock back_off error events identity_hash keys script breaker endpoint \
          lease codec sentinel per_runtime deadlines node cluster batch servers near_cache lease_client decider lease_keeper holds hash_slots rule_store record heartbeats deployment_secret usage_record event_log \
          wait_permits store builder injected_time fuzzing",
     ),
-    ("fluxgate-sim", "clock random oracle fleet"),
+    (
+        "fluxgate-sim",
+        "clock random oracle fleet trace redis plan network ledger reference world minimise explore",
+    ),
     (
         "fluxgate-http",
         "trust endpoint alike_names request_head report headers problem grpc client_ip claims source checked_headers jwt request_hold handler context filter evaluation server",

@@ -1,0 +1,483 @@
+//! What clients were allowed, and whether it was too much.
+//!
+//! The ledger knows the rules and what clients saw, and nothing of how the store counts. It
+//! counts only what a client knows it was allowed, so what a server charged for a lost reply is
+//! no mistake. For buckets it keeps how far each is from full, as an exact fraction of time; a
+//! unit that one version of a rule admits counts for the others as the same share of their quota.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fluxgate_core::{Algorithm, Limit, RuleSets};
+
+/// When a server decided something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Instant {
+    /// In virtual time.
+    pub(crate) at: u64,
+    /// Orders what happens at one virtual time.
+    pub(crate) number: u64,
+    /// How far the server's clock has moved forwards so far, steps included.
+    pub(crate) progress: u64,
+    /// What the server's clock shows.
+    pub(crate) time: u64,
+    /// The server.
+    pub(crate) server: usize,
+}
+
+/// Something that a client was allowed.
+#[derive(Clone, Debug)]
+pub(crate) struct Admission {
+    pub(crate) decided: Instant,
+    /// How long after that it may be used.
+    pub(crate) delay: u64,
+    pub(crate) user: u8,
+    pub(crate) cost: u64,
+    /// The version of the rules that decided.
+    pub(crate) version: usize,
+    /// The slots it takes, if there are any, and how long they are held, by progress.
+    pub(crate) slots: u64,
+    pub(crate) held: u64,
+}
+
+/// What an operator or a fault gave back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Return {
+    /// Units of one user.
+    Units(u8, u64),
+    /// All that one user has used.
+    User(u8),
+    /// All that anyone has used: the server lost it.
+    All,
+    /// All that anyone has used, and what another server decides for this time.
+    Overlap(u64),
+}
+
+/// What counts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Family {
+    Bucket,
+    FixedWindow(u64),
+    SlidingWindow(u64),
+    SlidingLog(u64),
+    Slots,
+}
+
+/// A band of a version of the rules.
+#[derive(Clone, Debug)]
+struct BandFigures {
+    /// Its counters.
+    counter: usize,
+    is_global: bool,
+    capacity: u64,
+    /// How long requests may wait for units of the future.
+    max_wait: u64,
+    /// How long slots may be held.
+    longest_hold: Option<u64>,
+    /// The time that one unit takes to refill, in parts of a microsecond, of which there are as
+    /// many as the counter says.
+    unit: i128,
+}
+
+/// A counter of a band, for all versions of the rules that share it.
+#[derive(Clone, Debug)]
+struct CounterInfo {
+    name: String,
+    family: Family,
+    /// Parts of a microsecond.
+    parts: i128,
+}
+
+/// The ledger of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    /// By version.
+    bands: Vec<Vec<BandFigures>>,
+    counters: Vec<CounterInfo>,
+    admissions: Vec<Admission>,
+    returns: Vec<(u64, Return)>,
+    /// When a server's clock went back, in virtual time.
+    steps_back: Vec<u64>,
+    /// From when to when requests wait, by progress.
+    waits: Vec<(u64, u64)>,
+    /// The most requests that may wait; 0 for no bound.
+    max_waits: usize,
+}
+
+impl Ledger {
+    /// Creates a ledger for these versions of the rules, of which all apply to each request.
+    pub(crate) fn new(versions: &[RuleSets], max_waits: u32) -> Self {
+        let mut ledger = Self {
+            bands: Vec::new(),
+            counters: Vec::new(),
+            admissions: Vec::new(),
+            returns: Vec::new(),
+            steps_back: Vec::new(),
+            waits: Vec::new(),
+            max_waits: max_waits as usize,
+        };
+        let mut known = BTreeMap::<(String, Family), usize>::new();
+        for version in versions {
+            let rules = version.iter().flat_map(|set| set.rules());
+            for rule in rules {
+                for band in rule.bands() {
+                    let family = family_of(band.limit());
+                    let name = format!("{}/{}", rule.id(), band.id());
+                    let counters = &mut ledger.counters;
+                    let counter = *known.entry((name.clone(), family)).or_insert_with(|| {
+                        counters.push(CounterInfo {
+                            name,
+                            family,
+                            parts: 1,
+                        });
+                        counters.len() - 1
+                    });
+                    let refill = i128::from(band.limit().rate().refill());
+                    let parts = &mut counters[counter].parts;
+                    if family == Family::Bucket && *parts % refill != 0 {
+                        *parts *= refill;
+                    }
+                }
+            }
+        }
+        for version in versions {
+            let rules = version.iter().flat_map(|set| set.rules());
+            let bands = rules.flat_map(|rule| {
+                let (known, counters) = (&known, &ledger.counters);
+                rule.bands().iter().map(move |band| {
+                    let limit = band.limit();
+                    let name = format!("{}/{}", rule.id(), band.id());
+                    let counter = known[&(name, family_of(limit))];
+                    let refill = i128::from(limit.rate().refill());
+                    let period = i128::from(limit.rate().period().get());
+                    BandFigures {
+                        counter,
+                        is_global: rule.key().is_empty(),
+                        capacity: limit.capacity(),
+                        max_wait: limit.rate().max_wait().map_or(0, |max| max.get()),
+                        longest_hold: (family_of(limit) == Family::Slots)
+                            .then(|| limit.window().get()),
+                        unit: match family_of(limit) {
+                            Family::Bucket => period * counters[counter].parts / refill,
+                            _ => 1,
+                        },
+                    }
+                })
+            });
+            let bands = bands.collect();
+            ledger.bands.push(bands);
+        }
+        ledger
+    }
+
+    pub(crate) fn admit(&mut self, admission: Admission) {
+        self.admissions.push(admission);
+    }
+
+    /// Returns the number of the last admission.
+    pub(crate) fn last(&self) -> usize {
+        self.admissions.len() - 1
+    }
+
+    /// Settles an admission with a cost; its slots are free.
+    pub(crate) fn settle(&mut self, number: usize, cost: u64, progress: u64) {
+        let admission = &mut self.admissions[number];
+        // A higher cost is used already, and admits nothing.
+        admission.cost = admission.cost.min(cost);
+        let held = progress.saturating_sub(admission.decided.progress);
+        admission.held = admission.held.min(held);
+    }
+
+    /// Extends the slots of an admission to a span from `progress`, or as long as their rule
+    /// allows.
+    pub(crate) fn extend(&mut self, number: usize, progress: u64, span: u64) {
+        let admission = &mut self.admissions[number];
+        let bands = self.bands[admission.version].iter();
+        let longest = bands.filter_map(|band| band.longest_hold).min();
+        let until = progress + longest.map_or(span, |longest| span.min(longest));
+        admission.held = until.saturating_sub(admission.decided.progress);
+    }
+
+    pub(crate) fn give_back(&mut self, at: u64, what: Return) {
+        self.returns.push((at, what));
+    }
+
+    pub(crate) fn step_back(&mut self, at: u64) {
+        self.steps_back.push(at);
+    }
+
+    /// Adds a request that waits for a time. Returns its number.
+    pub(crate) fn begin_wait(&mut self, from: u64, delay: u64) -> usize {
+        self.waits.push((from, from + delay));
+        self.waits.len() - 1
+    }
+
+    /// A request waits no more.
+    pub(crate) fn end_wait(&mut self, number: usize, progress: u64) {
+        let (_, until) = &mut self.waits[number];
+        *until = progress.min(*until);
+    }
+
+    /// Returns a moment at which too many requests waited.
+    fn crowd(&self) -> Option<Violation> {
+        if self.max_waits == 0 {
+            return None;
+        }
+        let mut waits = self.waits.clone();
+        waits.sort_unstable();
+        let mut waiting: Vec<u64> = Vec::new();
+        for (from, until) in waits {
+            waiting.retain(|ends| *ends > from);
+            if until > from {
+                waiting.push(until);
+            }
+            if waiting.len() > self.max_waits {
+                let (count, most) = (waiting.len(), self.max_waits);
+                return Some(Violation {
+                    at: from,
+                    message: format!("{count} requests wait, and at most {most} may"),
+                });
+            }
+        }
+        None
+    }
+
+    /// Returns the first violation, if there is one.
+    pub(crate) fn violation(&self) -> Option<Violation> {
+        if let Some(crowd) = self.crowd() {
+            return Some(crowd);
+        }
+        let mut used: Vec<&Admission> = self.admissions.iter().collect();
+        // In the order in which they may be used.
+        used.sort_by_key(|it| (it.decided.at + it.delay, it.decided.number));
+        let mut counters = BTreeMap::<(usize, u8), Usage>::new();
+        let mut given = self.returns.iter().peekable();
+        let mut steps = self.steps_back.iter().peekable();
+        let mut slack = Slack::default();
+        for admission in used {
+            let at = admission.decided.at + admission.delay;
+            while let Some((_, what)) = given.next_if(|(given, _)| *given <= at) {
+                slack.add(*what);
+            }
+            while steps.next_if(|step| **step <= at).is_some() {
+                counters.values_mut().for_each(Usage::forget_windows);
+            }
+            for band in &self.bands[admission.version] {
+                let info = &self.counters[band.counter];
+                let user = if band.is_global {
+                    u8::MAX
+                } else {
+                    admission.user
+                };
+                let usage = counters.entry((band.counter, user));
+                let usage = usage.or_insert_with(|| Usage::new(info.family));
+                let most = i128::from(band.capacity) + slack.of(user, band, info);
+                let over = usage.admit(admission, most, band.unit, info.parts);
+                if over > 0 {
+                    return Some(Violation {
+                        at,
+                        message: format!(
+                            "{} of user {user} admitted more than its limit: {} above {} at {at}",
+                            info.name, over, band.capacity
+                        ),
+                    });
+                }
+            }
+        }
+        None
+    }
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// In virtual time.
+    pub at: u64,
+    /// What was broken.
+    pub message: String,
+}
+
+fn family_of(limit: &Limit) -> Family {
+    let width = limit.window().get();
+    match limit.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => Family::Bucket,
+        Algorithm::FixedWindow => Family::FixedWindow(width),
+        Algorithm::SlidingWindow => Family::SlidingWindow(width),
+        Algorithm::SlidingLog => Family::SlidingLog(width),
+        Algorithm::Concurrency => Family::Slots,
+    }
+}
+
+/// What was given back so far.
+#[derive(Debug, Default)]
+struct Slack {
+    /// Units, and whole quotas, of each user.
+    users: BTreeMap<u8, (u64, u64)>,
+    /// Units of all users, for rules that count all together.
+    units: u64,
+    /// Whole quotas of everyone.
+    quotas: u64,
+    /// Times in which two servers decided.
+    overlaps: Vec<u64>,
+}
+
+impl Slack {
+    fn add(&mut self, what: Return) {
+        match what {
+            Return::Units(user, units) => {
+                self.users.entry(user).or_default().0 += units;
+                self.units += units;
+            }
+            Return::User(user) => {
+                self.users.entry(user).or_default().1 += 1;
+                self.users.entry(u8::MAX).or_default().1 += 1;
+            }
+            Return::All => self.quotas += 1,
+            Return::Overlap(span) => {
+                self.quotas += 1;
+                self.overlaps.push(span);
+            }
+        }
+    }
+
+    fn of(&self, user: u8, band: &BandFigures, info: &CounterInfo) -> i128 {
+        let capacity = band.capacity;
+        let overlap = |span: &u64| match info.family {
+            Family::Bucket => i128::from(*span) * info.parts / band.unit + 1,
+            Family::FixedWindow(width)
+            | Family::SlidingWindow(width)
+            | Family::SlidingLog(width) => i128::from(capacity) * i128::from(span / width + 2),
+            Family::Slots => 0,
+        };
+        let overlaps: i128 = self.overlaps.iter().map(overlap).sum();
+        let (units, quotas) = self.users.get(&user).copied().unwrap_or_default();
+        let units = if user == u8::MAX { self.units } else { units };
+        // Requests that wait still go on, although what they wait for is forgotten.
+        let waiting = match info.family {
+            Family::Bucket => i128::from(band.max_wait) * info.parts / band.unit + 1,
+            _ => 0,
+        };
+        overlaps
+            + i128::from(units)
+            + (i128::from(capacity) + waiting) * i128::from(self.quotas + quotas)
+    }
+}
+
+/// What was used of a counter.
+#[derive(Clone, Debug)]
+enum Usage {
+    Bucket {
+        short: i128,
+        progress: u64,
+    },
+    Windows {
+        start: u64,
+        previous: u64,
+        current: u64,
+        width: u64,
+        slides: bool,
+    },
+    Log {
+        width: u64,
+        admitted: VecDeque<(u64, u64)>,
+    },
+    Slots {
+        held: Vec<(u64, u64)>,
+    },
+}
+
+impl Usage {
+    fn new(family: Family) -> Self {
+        let windows = |width, slides| Self::Windows {
+            start: 0,
+            previous: 0,
+            current: 0,
+            width,
+            slides,
+        };
+        match family {
+            Family::Bucket => Self::Bucket {
+                short: 0,
+                progress: 0,
+            },
+            Family::FixedWindow(width) => windows(width, false),
+            Family::SlidingWindow(width) => windows(width, true),
+            Family::SlidingLog(width) => Self::Log {
+                width,
+                admitted: VecDeque::new(),
+            },
+            Family::Slots => Self::Slots { held: Vec::new() },
+        }
+    }
+
+    /// Forgets windows: a clock went back. What then holds depends on requests that were denied,
+    /// which the ledger does not know.
+    fn forget_windows(&mut self) {
+        match self {
+            Self::Windows {
+                start,
+                previous,
+                current,
+                ..
+            } => (*start, *previous, *current) = (0, 0, 0),
+            Self::Log { admitted, .. } => admitted.clear(),
+            Self::Bucket { .. } | Self::Slots { .. } => {}
+        }
+    }
+
+    /// Adds an admission. Returns by how much the limit is exceeded, or a number that is not
+    /// positive.
+    fn admit(&mut self, admission: &Admission, most: i128, unit: i128, parts: i128) -> i128 {
+        let (decided, cost) = (&admission.decided, admission.cost);
+        let units = i128::from(cost);
+        match self {
+            Self::Bucket { short, progress } => {
+                let now = decided.progress + admission.delay;
+                let refilled = parts * i128::from(now.saturating_sub(*progress));
+                *progress = now.max(*progress);
+                *short = (*short - refilled).max(0) + units * unit;
+                *short - most * unit
+            }
+            Self::Windows {
+                start,
+                previous,
+                current,
+                width,
+                slides,
+            } => {
+                let time = decided.time + admission.delay;
+                let begins = time - time % *width;
+                if begins > *start {
+                    *previous = if begins == *start + *width {
+                        *current
+                    } else {
+                        0
+                    };
+                    (*start, *current) = (begins, 0);
+                }
+                *current += cost;
+                let (width, current) = (i128::from(*width), i128::from(*current));
+                if *slides {
+                    let left = width - i128::from(time - begins);
+                    i128::from(*previous) * left + current * width - most * width
+                } else {
+                    current - most
+                }
+            }
+            Self::Log { width, admitted } => {
+                let time = decided.time + admission.delay;
+                while admitted.front().is_some_and(|(at, _)| at + *width <= time) {
+                    admitted.pop_front();
+                }
+                admitted.push_back((time, cost));
+                let sum: i128 = admitted.iter().map(|(_, cost)| i128::from(*cost)).sum();
+                sum - most
+            }
+            Self::Slots { held } => {
+                held.retain(|(ends, _)| *ends > decided.progress);
+                held.push((decided.progress + admission.held, admission.slots));
+                let sum: i128 = held.iter().map(|(_, cost)| i128::from(*cost)).sum();
+                sum - most
+            }
+        }
+    }
+}
