@@ -44,6 +44,8 @@ pub struct RequestContext<'a> {
     pub(crate) has_no_tokens: bool,
     /// Whether only rules whose charge can be returned apply.
     pub(crate) is_provisional: bool,
+    /// Whether only rules that read nothing of a call apply.
+    pub(crate) lacks_call: bool,
     /// Whether the charge is held.
     pub(crate) holds: bool,
     /// The requested lifetime of the hold; of slots even if the charge is not held.
@@ -187,6 +189,7 @@ impl RequestContext<'_> {
             cost: self.cost,
             has_no_tokens: self.has_no_tokens,
             is_provisional: self.is_provisional,
+            lacks_call: self.lacks_call,
             holds: self.holds,
             hold_for: self.hold_for,
             whole_keys: self.whole_keys,
@@ -295,6 +298,14 @@ impl<'a> RequestContextBuilder<'a> {
     /// requests, nor charge denied ones. Such a charge is released before the real one is made.
     pub fn provisional(mut self) -> Self {
         self.0.is_provisional = true;
+        self
+    }
+
+    /// Restricts the rules to those that decide the same whatever call of the Model Context
+    /// Protocol the request makes, because it is not known yet. If a set
+    /// [exempts calls](crate::rules::RuleSet::exempts_calls), no denial by the others is final.
+    pub fn without_call(mut self) -> Self {
+        self.0.lacks_call = true;
         self
     }
 

@@ -24,6 +24,12 @@ pub use stored::{IdentityRef, StoredIdentity, parts_of};
 pub use subject::{RuleNumber, Subject, SubjectParts};
 pub use subject_bytes::SubjectBytes;
 
+/// The attribute with the method of a call of the Model Context Protocol, which the gateway reads.
+pub const MCP_METHOD: &str = "mcp:method";
+
+/// The attribute with the tool, the resource or the prompt that such a call names.
+pub const MCP_NAME: &str = "mcp:name";
+
 /// One part of a key, as a rule names it.
 ///
 /// ```
@@ -73,12 +79,18 @@ impl fmt::Display for KeyPart {
             Self::Method => f.write_str("method"),
             Self::Path => f.write_str("path"),
             Self::Header(name) => write!(f, "header:{name}"),
+            Self::Attribute(name) if is_of_call(name) => f.write_str(name),
             Self::Attribute(name) => write!(f, "attr:{name}"),
         }
     }
 }
 
-/// Reads a part as rule files name it: `ip`, `user`, `header:NAME`, `attr:NAME`, ….
+/// Returns whether an attribute is one that the gateway reads from a call.
+pub(crate) fn is_of_call(attribute: &str) -> bool {
+    [MCP_METHOD, MCP_NAME].contains(&attribute)
+}
+
+/// Reads a part as rule files name it: `ip`, `user`, `header:NAME`, `attr:NAME`, `mcp:name`, ….
 impl FromStr for KeyPart {
     type Err = KeyPartError;
 
@@ -89,6 +101,7 @@ impl FromStr for KeyPart {
             "api_key" => Self::ApiKey,
             "method" => Self::Method,
             "path" => Self::Path,
+            MCP_METHOD | MCP_NAME => Self::Attribute(text.into()),
             _ => match text.split_once(':') {
                 Some(("header", name)) => Self::Header(name.into()),
                 Some(("attr", name)) if !name.is_empty() => Self::Attribute(name.into()),
@@ -102,7 +115,7 @@ impl FromStr for KeyPart {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a part of a key; allowed are \
-     ip, user, api_key, method, path, header:NAME, attr:NAME"
+     ip, user, api_key, method, path, header:NAME, attr:NAME, mcp:method, mcp:name"
 )]
 pub struct KeyPartError(pub(crate) String);
 

@@ -240,23 +240,70 @@ impl<S: Store> Limiter<S> {
         rule_set: &str,
         contexts: &[RequestContext<'_>],
     ) -> Vec<Decision> {
-        let started = self.0.observers.start_timing();
-        let rules = self.rules();
-        let Some(set) = rules.get(rule_set) else {
-            let decision = self.decide_missing(rule_set, &rules);
-            return vec![decision; contexts.len()];
-        };
-        let mut plan = Plan::new(Mode::Take);
+        match self.active_rule_set(rule_set) {
+            Some(set) => self.check_all_in_mode(&set, contexts, Mode::Take).await,
+            None => vec![self.missing_rule_set(rule_set); contexts.len()],
+        }
+    }
+
+    /// Decides several requests like [`Limiter::check_all`], by a rule set that is active or was
+    /// when the requests came, in any mode.
+    pub async fn check_all_in_mode(
+        &self,
+        set: &ActiveRuleSet,
+        contexts: &[RequestContext<'_>],
+        mode: Mode,
+    ) -> Vec<Decision> {
+        let started = self.0.observers.start_timing().filter(|_| mode.takes());
+        let mut plan = Plan::new(mode);
         let ends = plan.fill_all(set, contexts, &|| self.0.store.time());
         let checks = plan.checks(set);
         let verdicts = self.verdicts(&checks).await;
         let mut decisions = self.conclude_all(set, (&plan, &ends), &checks, verdicts);
         for decision in &mut decisions {
-            decision.set_rule_set(ActiveRuleSet::of(set));
+            decision.set_rule_set(set.clone());
             self.0.observers.decided(decision, started);
-            self.observe_refused_wait(decision);
+            if mode == Mode::TakeNow {
+                decision.set_wait_not_requested();
+            }
+            if mode.takes() {
+                self.observe_refused_wait(decision);
+            }
         }
         decisions
+    }
+
+    /// Charges costs that are known after the fact, in any case: as much as fits, also above what
+    /// is left, like a rule with [`charge_always`](crate::Rule::charge_always). Rules with slots
+    /// take no part. Returns the decision on each request as if it came now.
+    ///
+    /// ```
+    /// # use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let rule = Rule::new("tokens").per_user().band(Quota::per_hour(100));
+    /// # let rules = RuleSet::builder("llm").rule(rule).build()?;
+    /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let used = RequestContext::builder().user("ann").cost(120).build();
+    /// limiter.report_all("llm", &[used]).await;
+    /// let next = RequestContext::builder().user("ann").build();
+    /// // It has to make up for 20 units first.
+    /// assert!(limiter.check("llm", &next).await.retry_after().unwrap().as_secs() > 700);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn report_all(
+        &self,
+        rule_set: &str,
+        contexts: &[RequestContext<'_>],
+    ) -> Vec<Decision> {
+        match self.active_rule_set(rule_set) {
+            Some(set) => {
+                let set = set.reporting();
+                self.check_all_in_mode(&set, contexts, Mode::TakeNow).await
+            }
+            None => vec![self.missing_rule_set(rule_set); contexts.len()],
+        }
     }
 
     /// Charges an identity by one rule, whether the rule matches or not. `cost` replaces

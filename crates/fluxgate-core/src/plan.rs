@@ -348,6 +348,9 @@ impl Plan {
         if rule.group.is_some_and(|own| groups.contains(&own)) {
             return;
         }
+        if context.lacks_call && rule.depends_on_call {
+            return;
+        }
         if is_excepted(rule, context) {
             return;
         }
@@ -379,7 +382,7 @@ impl Plan {
             _ => rule.bands_for(&bytes[identity_start..], now),
         };
         groups.extend(rule.group);
-        if context.is_provisional && !is_returnable(rule) {
+        if (context.is_provisional && !is_returnable(rule)) || set.leaves_out(rule) {
             bytes.truncate(start);
             return;
         }
@@ -419,7 +422,8 @@ fn action_of(set: &RuleSet, context: &RequestContext<'_>, matches: &Matches) -> 
             RuleAction::Deny { .. } => Action::Deny(index),
             RuleAction::Allow => Action::Allow(index),
         };
-        let decides = rule.mode() == RuleMode::Enforce && !is_excepted(rule, context);
+        let is_known = !(context.lacks_call && rule.depends_on_call);
+        let decides = is_known && rule.mode() == RuleMode::Enforce && !is_excepted(rule, context);
         decides.then_some(action)
     })
 }

@@ -54,6 +54,12 @@ impl ActiveRuleSet {
         cached.unwrap_or_else(|_| Self::new(set))
     }
 
+    /// Returns the same rules for costs that are reported. They are not cached, in whose place
+    /// they would drop those of requests.
+    pub(crate) fn reporting(&self) -> Self {
+        Self::new(RuleSet::reporting(self))
+    }
+
     fn new(set: &Arc<RuleSet>) -> Self {
         Self(Arc::new(Arc::clone(set)))
     }

@@ -43,6 +43,8 @@ pub struct ActiveRule {
     pub(super) key: Vec<KeyPart>,
     /// The number of its group in its set.
     pub(crate) group: Option<u32>,
+    /// Whether it, or a rule of its group, reads a call of the Model Context Protocol.
+    pub(crate) depends_on_call: bool,
     /// The share of identities that it is enforced for, and its id with its set.
     pub(super) rollout: Option<(Rollout, Box<[u8]>)>,
     pub(crate) on_missing_key: OnMissingKey,
@@ -91,6 +93,15 @@ impl ActiveRule {
     /// Returns its priority: the lowest is evaluated first.
     pub fn priority(&self) -> i32 {
         self.priority
+    }
+
+    /// Returns whether its conditions or its key read a call of the Model Context Protocol.
+    pub(super) fn reads_call(&self) -> bool {
+        let mut fields = self.conditions.values.iter().map(|(field, _)| field);
+        let mut parts = self.key.iter();
+        fields.any(|field| matches!(field, Field::Attribute(name) if key::is_of_call(name)))
+            || parts.any(|part| matches!(part, KeyPart::Attribute(name) if key::is_of_call(name)))
+            || self.cost.attribute().is_some_and(key::is_of_call)
     }
 
     /// Returns whether a request that it denies may wait (`on_exceed: wait`).
@@ -196,6 +207,16 @@ impl ActiveRule {
     /// Returns whether its units are charged even if the request is denied.
     pub fn charges_always(&self) -> bool {
         self.bands.first().is_some_and(Band::charges_always)
+    }
+
+    /// Charges denied requests too, and delays none.
+    pub(super) fn charge_always(&mut self) {
+        self.max_wait = None;
+        self.lease = None;
+        for band in &mut self.bands {
+            // Its units are not shared out in advance: they are charged wherever they are.
+            *band = band.with_limit(*band.limit()).charging_always();
+        }
     }
 
     /// Returns whether any change of the rule resets its state.

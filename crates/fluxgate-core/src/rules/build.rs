@@ -167,6 +167,16 @@ impl RuleSetBuilder {
     fn into_set(self, mut rules: Vec<ActiveRule>, lists: ListIndex) -> RuleSet {
         // Stable: rules of one priority stay in the order of the set.
         rules.sort_by_key(|rule| rule.priority);
+        let reads_call = |rule: &&ActiveRule| rule.reads_call();
+        let groups_of_calls: HashSet<_> = rules
+            .iter()
+            .filter(reads_call)
+            .filter_map(|it| it.group)
+            .collect();
+        for rule in &mut rules {
+            let is_in = |group: &u32| groups_of_calls.contains(group);
+            rule.depends_on_call = rule.reads_call() || rule.group.as_ref().is_some_and(is_in);
+        }
         let groups = group_names(&self.rules).into_iter();
         let groups = groups.map(Into::into).collect();
         RuleSet {
@@ -184,6 +194,8 @@ impl RuleSetBuilder {
             ipv6_prefix: self.ipv6_prefix,
             written: self.rules,
             lists: self.lists,
+            reporting: OnceLock::new(),
+            is_reporting: false,
         }
     }
 }

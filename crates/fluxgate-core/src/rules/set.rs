@@ -4,8 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::HashMap;
 
+use super::action::RuleAction;
 use super::active_rule::ActiveRule;
-use super::rule::{List, OnError, Rule};
+use super::rule::{List, OnError, Rule, RuleMode};
 use crate::context::RequestContext;
 use crate::key;
 use crate::limit::Limit;
@@ -108,7 +109,9 @@ impl RuleSets {
         let mut changed = self.clone();
         for set in changed.sets.values_mut() {
             let old = Arc::clone(set);
-            let rules = Arc::make_mut(set).rules.iter_mut();
+            let set = Arc::make_mut(set);
+            set.reporting = OnceLock::new();
+            let rules = set.rules.iter_mut();
             for (rule, old_rule) in rules.zip(&old.rules) {
                 let bands = old_rule.bands.iter();
                 let limits = bands.map(|band| change(&old, old_rule, band.limit()));
@@ -183,6 +186,10 @@ pub struct RuleSet {
     pub(super) written: Vec<Rule>,
     /// Its lists, by their numbers.
     pub(super) lists: Vec<List>,
+    /// The same rules for costs that are reported; made when the first of them comes.
+    pub(super) reporting: OnceLock<Arc<RuleSet>>,
+    /// Whether these are the rules for such costs.
+    pub(super) is_reporting: bool,
 }
 
 /// Rule sets are equal if all their rules, enabled or not, are written with the same
@@ -280,6 +287,37 @@ impl RuleSet {
     /// Returns the name of a group.
     pub(crate) fn group_name(&self, number: u32) -> &str {
         &self.groups[number as usize]
+    }
+
+    /// Returns the same rules for costs that are reported after the fact: they charge denied
+    /// requests too, delay none, and take no slots.
+    pub(crate) fn reporting(&self) -> &Arc<Self> {
+        self.reporting.get_or_init(|| {
+            let mut set = self.clone();
+            set.is_reporting = true;
+            set.delays = false;
+            for rule in &mut set.rules {
+                rule.charge_always();
+            }
+            Arc::new(set)
+        })
+    }
+
+    /// Returns whether a rule takes no part, because its slots cannot be reported.
+    #[inline]
+    pub(crate) fn leaves_out(&self, rule: &ActiveRule) -> bool {
+        self.is_reporting && rule.takes_slots()
+    }
+
+    /// Returns whether an enforced rule exempts some calls of the Model Context Protocol from the
+    /// other rules.
+    pub fn exempts_calls(&self) -> bool {
+        let mut rules = self.rules.iter();
+        rules.any(|rule| {
+            rule.depends_on_call
+                && rule.mode() == RuleMode::Enforce
+                && rule.action() == RuleAction::Allow
+        })
     }
 
     /// Returns whether an enabled rule decides by itself, without a limit.

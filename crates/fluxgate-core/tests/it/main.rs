@@ -32,6 +32,7 @@ mod observers;
 mod on_lease;
 mod override_until;
 mod peers;
+mod reports;
 mod rule_builder;
 mod rule_changes;
 mod rule_diffs;

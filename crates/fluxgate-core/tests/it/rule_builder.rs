@@ -167,7 +167,7 @@ fn faults_have_the_messages_of_a_rule_file() {
         ".key[0]",
         "key: [ \"attr:\" ], bands: [ { capacity: 1, window: 1s } ]",
         "`attr:` is not a part of a key; allowed are \
-         ip, user, api_key, method, path, header:NAME, attr:NAME",
+         ip, user, api_key, method, path, header:NAME, attr:NAME, mcp:method, mcp:name",
     );
     same_fault(
         Rule::new("r")

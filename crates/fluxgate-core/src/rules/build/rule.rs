@@ -91,6 +91,7 @@ impl RuleChecker<'_, '_, '_> {
             conditions,
             key,
             group,
+            depends_on_call: false,
             rollout: rollout.map(|(share, subject)| (share, subject.to_vec().into())),
             on_missing_key: rule.on_missing_key,
             cost,
