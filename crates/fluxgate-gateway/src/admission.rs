@@ -1,6 +1,7 @@
 //! The one admission policy: every request takes these steps, whichever transport read it.
 
 mod calls;
+mod messages;
 
 use std::sync::Arc;
 
@@ -9,22 +10,25 @@ use fluxgate_core::{Decision, Outcome};
 use fluxgate_http::server::Origin;
 use fluxgate_http::{
     FailedClosedStatus, Filter, FilterOutcome, GrpcCode, GrpcStatus, Handler, HeaderNames,
-    HeldUntilDropped, INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead, evaluate, write_denial,
+    HeldUntilDropped, INVALID_TOKEN_CHALLENGE, LimitHeaders, PROBLEM_JSON, RequestHead, are_alike,
+    evaluate, write_denial,
 };
-use http::StatusCode;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
 use tracing::field::display;
 
-use crate::config::MAX_CALL_BODY;
+use crate::config::{MAX_CALL_BODY, MAX_MCP_BODY};
 use crate::engine::Engine;
 use crate::error::GatewayError;
 use crate::hop_by_hop::HeaderKind;
 use crate::llm::{BodyBuffer, MeteredCall, ReadBody, llm_limit_headers};
+use crate::mcp::{CallHeaders, CallIds, JSON};
 use crate::received_request::ReceivedRequest;
 use crate::rewrite::{allows_origin, preflight_headers, preflight_method};
 use crate::routes::{AmbiguousRoute, Route, Routes, host_name};
 use crate::upstream::Assignment;
 use calls::CallPolicy;
+use messages::{EvaluatedMessages, evaluate_messages};
 
 /// A request that may be forwarded.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ pub(crate) struct Refusal<'g> {
     pub(crate) route: Option<&'g Arc<Route>>,
     pub(crate) limit_headers: LimitHeaders<Decision>,
     cause: Cause,
+    /// The calls of the Model Context Protocol that are refused, if the route reads them.
+    refused_calls: Option<CallIds>,
 }
 
 #[derive(Debug)]
@@ -64,6 +70,8 @@ pub(crate) struct AdmissionPolicy<E> {
     engine: Arc<E>,
     routes: Routes,
     calls: CallPolicy,
+    /// The memory for bodies that are read before they are forwarded.
+    bodies: Arc<BodyBuffer>,
 }
 
 /// Why a request is not forwarded, and its route, if it has one.
@@ -75,6 +83,7 @@ impl<E: Engine> AdmissionPolicy<E> {
             engine,
             routes,
             calls: CallPolicy::new(bodies),
+            bodies: Arc::clone(bodies),
         }
     }
 
@@ -103,24 +112,44 @@ impl<E: Engine> AdmissionPolicy<E> {
         let mut limit_headers = LimitHeaders::default();
         let mut held = HeldUntilDropped::default();
         let (mut read_body, mut metered) = (None, None);
+        let mut calls = None;
         for (index, filter) in route.filters.iter().enumerate() {
             let handler = self.engine.handler(origin);
             let llm = route.llm.filter(|llm| llm.filter == index);
-            let (outcome, call) = match llm {
-                // The future is large, and most routes have no calls.
-                Some(llm) => {
-                    let max = route.max_body.unwrap_or(MAX_CALL_BODY);
-                    let calls = &self.calls;
-                    Box::pin(calls.evaluate((llm, max), filter, &handler, request, body))
-                        .await
-                        .map_err(|error| reject(error, Some(route)))?
-                }
-                None => (evaluate(filter, &handler, request.incoming()).await, None),
+            let mut held_by = None;
+            // The futures are large, and most routes have no calls.
+            let (outcome, call) = if let Some(llm) = llm {
+                let max = route.max_body.unwrap_or(MAX_CALL_BODY);
+                let calls = &self.calls;
+                Box::pin(calls.evaluate((llm, max), filter, &handler, request, body))
+                    .await
+                    .map_err(|error| reject(error, Some(route)))?
+            } else if route.mcp.is_some_and(|mcp| mcp.filter == index) {
+                let max = route
+                    .max_body
+                    .map_or(MAX_MCP_BODY, |max| max.min(MAX_MCP_BODY));
+                let engine = (&*self.engine, origin);
+                let bodies = (&self.bodies, max);
+                let evaluated = Box::pin(evaluate_messages(
+                    engine, bodies, filter, &handler, request, body,
+                ));
+                let EvaluatedMessages {
+                    outcome,
+                    holder,
+                    body,
+                    ids,
+                } = evaluated
+                    .await
+                    .map_err(|error| reject(error, Some(route)))?;
+                (read_body, calls, held_by) = (body, Some(ids), holder);
+                (outcome, None)
+            } else {
+                (evaluate(filter, &handler, request.incoming()).await, None)
             };
             match outcome {
                 FilterOutcome::Skipped => {}
                 FilterOutcome::Allowed(decision) => {
-                    let mut hold = handler.hold(&decision);
+                    let mut hold = handler.hold(held_by.as_ref().unwrap_or(&decision));
                     if let (Some(call), Some(llm)) = (call, llm) {
                         let observer = self.engine.call_observer();
                         let (sent, reserved) =
@@ -151,6 +180,7 @@ impl<E: Engine> AdmissionPolicy<E> {
                         route: Some(route),
                         limit_headers,
                         cause,
+                        refused_calls: calls,
                     });
                 }
                 FilterOutcome::BadRequest(bad) => {
@@ -162,7 +192,7 @@ impl<E: Engine> AdmissionPolicy<E> {
                 }
             }
         }
-        if read_body.is_some() {
+        if read_body.is_some() && route.llm.is_some() {
             limit_headers.set_others(llm_limit_headers(&limit_headers));
         }
         Ok(Admission {
@@ -196,6 +226,7 @@ impl<E: Engine> AdmissionPolicy<E> {
             route: Some(route),
             limit_headers: headers,
             cause: Cause::Preflight,
+            refused_calls: None,
         }))
     }
 
@@ -259,7 +290,7 @@ impl<E: Engine> AdmissionPolicy<E> {
         let mut filters = route.filters.iter();
         let mut is_read =
             || self.routes.matches_header(name) || filters.any(|filter| reads(filter));
-        route.is_identity(name) || (is_end_to_end && is_read())
+        route.is_identity(name) || (is_end_to_end && (is_read() || is_call_header(route, name)))
     }
 
     /// Returns whether servers may take the header of this name for one that requests are routed
@@ -268,7 +299,15 @@ impl<E: Engine> AdmissionPolicy<E> {
         let is_alike = |filter: &Filter| {
             self.with_rule_headers(filter, origin, |names| filter.is_alike_header(name, names))
         };
-        self.routes.has_alike_header(name) || route.filters.iter().any(|filter| is_alike(filter))
+        let imitates_call = || {
+            let mut names = CallHeaders::NAMES.iter();
+            route.mcp.is_some()
+                && !is_call_header(route, name)
+                && names.any(|known| are_alike(known.as_bytes(), name.as_bytes()))
+        };
+        self.routes.has_alike_header(name)
+            || route.filters.iter().any(|filter| is_alike(filter))
+            || imitates_call()
     }
 
     /// Returns whether requests are routed or counted by a header whose name is not plain.
@@ -332,6 +371,12 @@ impl<E: Engine> AdmissionPolicy<E> {
     }
 }
 
+/// Returns whether a route reads calls from the header of this name.
+fn is_call_header(route: &Route, name: &str) -> bool {
+    let mut names = CallHeaders::NAMES.iter();
+    route.mcp.is_some() && names.any(|known| known.eq_ignore_ascii_case(name))
+}
+
 impl<'g> Refusal<'g> {
     /// A request that fails with this error after these filters.
     pub(crate) fn new(
@@ -348,6 +393,7 @@ impl<'g> Refusal<'g> {
             route,
             limit_headers,
             cause: Cause::Error(error),
+            refused_calls: None,
         }
     }
 
@@ -364,12 +410,25 @@ impl<'g> Refusal<'g> {
         matches!(self.cause, Cause::Preflight)
     }
 
+    /// Returns the media type of the response.
+    pub(crate) fn content_type(&self) -> HeaderValue {
+        if self.refused_calls.is_some() {
+            JSON
+        } else {
+            PROBLEM_JSON
+        }
+    }
+
     /// Appends the body of the response; returns its status.
     pub(crate) fn write_body(&self, body: &mut Vec<u8>) -> StatusCode {
         match (&self.cause, self.limit_headers.last()) {
-            (Cause::Denied(failed_closed), Some(decision)) => {
-                write_denial(decision, *failed_closed, body)
-            }
+            (Cause::Denied(failed_closed), Some(decision)) => match &self.refused_calls {
+                Some(calls) => {
+                    calls.write_denial(decision, body);
+                    failed_closed.status_for(decision)
+                }
+                None => write_denial(decision, *failed_closed, body),
+            },
             (Cause::Denied(_), None) => StatusCode::TOO_MANY_REQUESTS,
             (Cause::Preflight, _) => StatusCode::NO_CONTENT,
             (Cause::Error(error), _) => {
@@ -401,8 +460,6 @@ impl<'g> Refusal<'g> {
         let Cause::Error(error) = &self.cause else {
             return false;
         };
-        // A call that cannot be counted was read to its end.
-        error.status() == StatusCode::BAD_REQUEST
-            && !matches!(error, GatewayError::UncountableCall(_))
+        error.status() == StatusCode::BAD_REQUEST && !error.is_about_read_body()
     }
 }

@@ -24,7 +24,7 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How large and how many things may be.
     pub limits: Limits,
-    /// The most memory for bodies of calls to language models, in bytes.
+    /// The most memory for bodies of calls that are read before they are forwarded, in bytes.
     pub llm_buffer: u64,
 }
 
@@ -58,6 +58,18 @@ pub struct RouteConfig {
     pub filters: Vec<Arc<Filter>>,
     /// How calls to language models are counted, if they are.
     pub llm: Option<LlmConfig>,
+    /// How calls of the Model Context Protocol are read, if they are.
+    pub mcp: Option<McpConfig>,
+}
+
+/// The largest body with messages of the Model Context Protocol, which is read as a whole.
+pub const MAX_MCP_BODY: u64 = 1024 * 1024;
+
+/// How the calls of a route of the Model Context Protocol are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct McpConfig {
+    /// The index of the filter of the route that limits them.
+    pub filter: usize,
 }
 
 /// The largest body of a call to a language model, which is read as a whole, if there is no

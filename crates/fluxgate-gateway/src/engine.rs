@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::Decision;
 use fluxgate_core::rules::ActiveRuleSet;
+use fluxgate_core::{Decision, RequestContext};
 use fluxgate_http::Handler;
 use fluxgate_http::server::Origin;
 
@@ -19,6 +19,16 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Returns the handler for a request of this origin.
     fn handler<'a>(self: &'a Arc<Self>, origin: &'a Origin<'a>) -> Self::Handler<'a>;
+
+    /// Decides several calls of one request, which are charged together or not at all, and records
+    /// the decisions. No rule delays them. `rules` is `None` if there is no rule set of this name.
+    fn decide_all(
+        &self,
+        rule_set: &str,
+        rules: Option<&ActiveRuleSet>,
+        calls: &[RequestContext<'_>],
+        origin: &Origin<'_>,
+    ) -> impl Future<Output = Vec<Decision>> + Send;
 
     /// Returns whether requests can be decided: whether the rules are loaded.
     fn is_ready(&self) -> bool;

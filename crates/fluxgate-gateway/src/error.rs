@@ -50,20 +50,25 @@ pub(crate) enum GatewayError {
     /// The tokens of a call to a language model cannot be counted.
     #[error("{0}")]
     UncountableCall(RequestError),
-    /// The body of a call to a language model is encoded.
-    #[error("the body of a call to a language model must have no content encoding")]
+    /// The messages of the Model Context Protocol in the body cannot be counted.
+    #[error("{0}")]
+    UncountableMessages(String),
+    /// The headers of a call of that protocol contradict its body.
+    #[error("the call is ambiguous: {0}")]
+    ContradictingCall(&'static str),
+    /// The body of a call is encoded.
+    #[error("the body of a call must have no content encoding")]
     EncodedCall,
-    /// The body of a call to a language model is not JSON in UTF-8, by its content type.
+    /// The body of a call is not JSON in UTF-8, by its content type.
     #[error(
-        "the body of a call to a language model must be JSON in UTF-8, with one Content-Type \
-         such as application/json"
+        "the body of a call must be JSON in UTF-8, with one Content-Type such as application/json"
     )]
     NotJsonCall,
     /// The route refuses requests that are no known calls.
     #[error("this is no known call to a language model")]
     UnknownCall,
-    /// The bodies of other calls to language models take all memory for them.
-    #[error("too many bodies of calls to language models are held; try again later")]
+    /// The bodies of other calls take all memory for them.
+    #[error("too many bodies of calls are held; try again later")]
     BufferFull,
     /// The client stopped sending the body.
     #[error("the body was not received in time")]
@@ -104,7 +109,9 @@ impl GatewayError {
             Self::Ambiguous(_)
             | Self::Unreadable
             | Self::BodyAborted
-            | Self::UncountableCall(_) => StatusCode::BAD_REQUEST,
+            | Self::UncountableCall(_)
+            | Self::UncountableMessages(_)
+            | Self::ContradictingCall(_) => StatusCode::BAD_REQUEST,
             Self::EncodedCall | Self::NotJsonCall => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
@@ -123,6 +130,14 @@ impl GatewayError {
             Self::NeedsHttp2 | Self::NeedsHttp1 => StatusCode::NOT_IMPLEMENTED,
             Self::ConnectTimeout | Self::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
+    }
+
+    /// Returns whether the request was read to its end before it was refused.
+    pub(crate) fn is_about_read_body(&self) -> bool {
+        matches!(
+            self,
+            Self::UncountableCall(_) | Self::UncountableMessages(_) | Self::ContradictingCall(_)
+        )
     }
 
     /// Returns after how many seconds the client may try again, if that is known to help.

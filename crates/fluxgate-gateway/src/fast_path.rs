@@ -349,6 +349,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
         let route = rejected.route.map(|route| &**route);
         let changes = ResponseChanges::of_own(route, exchange.request);
         let content_type = exchange.request.header_lines("content-type").next();
+        let own_type = rejected.content_type();
         let answer = match content_type.filter(|it| is_grpc(it) && !rejected.is_empty()) {
             Some(content_type) => {
                 rejected.grpc_status().write_text(body);
@@ -363,7 +364,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
             None => OwnAnswer {
                 changes,
                 status: rejected.write_body(body),
-                content_type: b"application/problem+json",
+                content_type: own_type.as_bytes(),
                 fields: b"",
                 body,
             },

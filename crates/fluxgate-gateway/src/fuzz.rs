@@ -1,12 +1,14 @@
 //! What the parsers guarantee for any bytes.
 
 mod chunks;
+mod mcp;
 mod request;
 mod response;
 
 pub use chunks::chunks;
 #[cfg(test)]
 pub(crate) use chunks::decode as decode_chunks;
+pub use mcp::McpRequest;
 pub use request::{request, target};
 pub use response::response;
 

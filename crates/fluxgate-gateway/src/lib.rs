@@ -24,6 +24,7 @@ mod health_check;
 mod hop_by_hop;
 mod http_server;
 mod llm;
+mod mcp;
 mod observer;
 mod received_request;
 mod request_body;
@@ -37,9 +38,9 @@ mod upstream_request;
 
 pub use config::{
     Config, CorsConfig, HeaderEdits, HeaderTest, HealthConfig, HostPattern, HostRewrite, Limits,
-    LlmConfig, MAX_CALL_BODY, OnAbort, RetryConfig, RetryOn, RewriteConfig, RouteBodyLimit,
-    RouteConfig, RouteMatch, RouteTimeouts, Timeouts, UnknownCalls, UpstreamConfig, UpstreamScheme,
-    UpstreamTarget,
+    LlmConfig, MAX_CALL_BODY, MAX_MCP_BODY, McpConfig, OnAbort, RetryConfig, RetryOn,
+    RewriteConfig, RouteBodyLimit, RouteConfig, RouteMatch, RouteTimeouts, Timeouts, UnknownCalls,
+    UpstreamConfig, UpstreamScheme, UpstreamTarget,
 };
 pub use counts::{DURATION_BOUNDS, ResponseTotals, STATUS_CLASS_NAMES};
 pub use engine::{EndedRequest, Engine, RequestFacts, RequestObserver};

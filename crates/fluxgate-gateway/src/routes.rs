@@ -12,8 +12,8 @@ use fluxgate_llm::Api;
 use quanta::Instant;
 
 use crate::config::{
-    CorsConfig, HeaderEdits, HealthConfig, LlmConfig, RetryConfig, RewriteConfig, RouteBodyLimit,
-    RouteConfig, RouteMatch, Timeouts, UpstreamTarget,
+    CorsConfig, HeaderEdits, HealthConfig, LlmConfig, McpConfig, RetryConfig, RewriteConfig,
+    RouteBodyLimit, RouteConfig, RouteMatch, Timeouts, UpstreamTarget,
 };
 use crate::counts::{ResponseCounts, Samples};
 use crate::upstream::{Balancer, UpstreamRegistry};
@@ -39,6 +39,8 @@ pub(crate) struct Route {
     pub(crate) filters: Vec<Arc<Filter>>,
     /// How calls to language models are counted, if they are.
     pub(crate) llm: Option<LlmConfig>,
+    /// How calls of the Model Context Protocol are read, if they are.
+    pub(crate) mcp: Option<McpConfig>,
     /// The active health check, if there is one.
     pub(crate) health: Option<HealthConfig>,
     pub(crate) retry: Option<RetryConfig>,
@@ -140,6 +142,7 @@ impl Routes {
                 upstreams: Balancer::new(servers.collect()),
                 filters: route.filters,
                 llm: route.llm,
+                mcp: route.mcp,
                 health: route.health,
                 retry: route.retry,
                 timeouts: route.timeouts.within(defaults.timeouts),
@@ -223,10 +226,13 @@ impl Route {
             && { headers.iter() }.all(|(name, test)| test.matches(head.header_lines(name)))
     }
 
-    /// Returns whether calls to a language model at this path are counted.
+    /// Returns whether calls at this path are counted. A connection that is upgraded could carry
+    /// calls that nothing reads.
     pub(crate) fn counts_calls(&self, path: &RequestPath<'_>) -> bool {
         let is_api = |path: &str| Api::of_path(path).is_some();
-        self.llm.is_some() && path.either(is_api)
+        let filter = self.mcp.and_then(|mcp| self.filters.get(mcp.filter));
+        let reads_messages = filter.is_some_and(|filter| filter.rule_set_for(path).is_some());
+        reads_messages || (self.llm.is_some() && path.either(is_api))
     }
 
     /// Returns whether a body is read before it is sent, so that it can be sent again.
@@ -322,6 +328,7 @@ mod tests {
             cors: None,
             filters: Vec::new(),
             llm: None,
+            mcp: None,
         }
     }
 

@@ -120,6 +120,11 @@ impl Sources {
         }
     }
 
+    /// Returns whether a source is a field of a call.
+    pub(crate) fn read_mcp_calls(&self) -> bool {
+        self.sources().any(Source::is_of_mcp_call)
+    }
+
     fn sources(&self) -> impl Iterator<Item = &Source> {
         let Identity { user, api_key } = &self.identity;
         let attributes = self.attributes.iter().map(|(_, sources)| sources);

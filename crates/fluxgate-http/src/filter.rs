@@ -161,6 +161,12 @@ impl Filter {
         self.sources.unverified_claim()
     }
 
+    /// Returns whether the identity or an attribute comes from a call of the Model Context
+    /// Protocol.
+    pub fn reads_mcp_calls(&self) -> bool {
+        self.sources.read_mcp_calls()
+    }
+
     /// Returns the names, in lower case, of the headers that the identity, the attributes and
     /// the token come from.
     pub fn source_headers(&self) -> impl Iterator<Item = &str> {

@@ -73,7 +73,7 @@ pub use problem::{
     write_denial_start,
 };
 pub use report::Report;
-pub use request_head::{BadRequest, RequestHead, check_method};
+pub use request_head::{BadRequest, McpCall, RequestHead, check_method};
 pub use request_hold::{HeldUntilDropped, RequestHold};
 pub use source::{Source, SourceError, SourceList};
 #[cfg(feature = "tls")]

@@ -17,6 +17,12 @@ pub trait RequestHead {
     /// Returns every header line in order. Names may be in any case.
     fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])>;
 
+    /// Returns the call of the Model Context Protocol that the request makes, if the server has
+    /// read one: the gateway does, on routes with `mcp`.
+    fn mcp_call(&self) -> Option<McpCall<'_>> {
+        None
+    }
+
     /// Returns the value of a header that may be repeated but must not have two values.
     ///
     /// # Errors
@@ -40,6 +46,15 @@ pub trait RequestHead {
     fn header<'a>(&'a self, name: &str) -> Option<&'a str> {
         std::str::from_utf8(self.first_line(name)?).ok()
     }
+}
+
+/// A call of the Model Context Protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct McpCall<'a> {
+    /// The method, such as `tools/call`.
+    pub method: &'a str,
+    /// The tool, the resource or the prompt that the call is about, if there is one.
+    pub name: Option<&'a str>,
 }
 
 /// Values are trimmed: HTTP/1.1 strips surrounding white space and HTTP/2 does not, so a

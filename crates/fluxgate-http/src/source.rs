@@ -15,7 +15,8 @@ pub(crate) use values::check_header;
 use values::{cookies, only, parameters, token_of};
 
 /// The part of a request that a value comes from: a header, a bearer token, a query parameter, a
-/// cookie or, with the feature `jwt`, a claim of a verified token.
+/// cookie, a call of the Model Context Protocol or, with the feature `jwt`, a claim of a verified
+/// token.
 ///
 /// ```
 /// use fluxgate_http::Source;
@@ -38,15 +39,23 @@ enum Kind {
     Bearer,
     Query(Box<str>),
     Cookie(Box<str>),
+    Mcp(McpField),
     #[cfg(feature = "jwt")]
     Claim(Box<str>),
 }
 
+/// A field of a call of the Model Context Protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum McpField {
+    Method,
+    Name,
+}
+
 /// The kinds of sources, for messages.
 const KINDS: &str = if cfg!(feature = "jwt") {
-    "header:NAME, bearer, query:NAME, cookie:NAME or jwt:CLAIM"
+    "header:NAME, bearer, query:NAME, cookie:NAME, jwt:CLAIM, mcp:method or mcp:name"
 } else {
-    "header:NAME, bearer, query:NAME or cookie:NAME"
+    "header:NAME, bearer, query:NAME, cookie:NAME, mcp:method or mcp:name"
 };
 
 /// Why a text is not a [`Source`].
@@ -122,6 +131,23 @@ impl Source {
         Self::try_claim(claim).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Creates the source for the method of a call of the Model Context Protocol, such as
+    /// `tools/call`. Only the gateway reads such calls; elsewhere it is absent.
+    pub fn mcp_method() -> Self {
+        Self(Kind::Mcp(McpField::Method))
+    }
+
+    /// Creates the source for the tool, the resource or the prompt that a call of the Model
+    /// Context Protocol names, like [`Source::mcp_method`].
+    pub fn mcp_name() -> Self {
+        Self(Kind::Mcp(McpField::Name))
+    }
+
+    /// Returns whether the source is a field of a call of the Model Context Protocol.
+    pub fn is_of_mcp_call(&self) -> bool {
+        matches!(self.0, Kind::Mcp(_))
+    }
+
     /// Returns the name of the header in lower case, if the source is one, or a part of one that
     /// must not be repeated.
     pub fn header_name(&self) -> Option<&str> {
@@ -190,6 +216,14 @@ impl Source {
                 let lines = head.header_lines("cookie");
                 only(lines.flat_map(|line| cookies(line, name)))?
             }
+            Kind::Mcp(field) => {
+                let call = head.mcp_call();
+                let value = call.and_then(|call| match field {
+                    McpField::Method => Some(call.method),
+                    McpField::Name => call.name,
+                });
+                return Ok(value.map(Cow::Borrowed));
+            }
             #[cfg(feature = "jwt")]
             Kind::Claim(name) => {
                 let value = claims.get(name);
@@ -257,6 +291,8 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, SourceError> {
         match text.split_once(':') {
             None if text == "bearer" => Ok(Self::bearer()),
+            Some(("mcp", "method")) => Ok(Self::mcp_method()),
+            Some(("mcp", "name")) => Ok(Self::mcp_name()),
             Some(("header", name)) => Self::try_header(name),
             Some(("query", name)) => Self::try_query(name),
             Some(("cookie", name)) => Self::try_cookie(name),
@@ -282,6 +318,8 @@ impl fmt::Display for Source {
             Kind::Header(name) => ("header", name),
             Kind::Query(name) => ("query", name),
             Kind::Cookie(name) => ("cookie", name),
+            Kind::Mcp(McpField::Method) => return f.write_str("mcp:method"),
+            Kind::Mcp(McpField::Name) => return f.write_str("mcp:name"),
             #[cfg(feature = "jwt")]
             Kind::Claim(name) => ("jwt", name),
         };
@@ -369,6 +407,8 @@ mod tests {
             ("query:a:b", Source::query("a:b")),
             ("cookie:Session", Source::cookie("Session")),
             ("bearer", Source::bearer()),
+            ("mcp:method", Source::mcp_method()),
+            ("mcp:name", Source::mcp_name()),
         ] {
             assert_eq!(text.parse(), Ok(source.clone()));
             assert_eq!(Source::try_from(text), Ok(source.clone()));
@@ -381,7 +421,14 @@ mod tests {
 
     #[test]
     fn an_invalid_text_is_refused_with_the_reason() {
-        for text in ["X-User-Id", "Header:a", "JWT:sub", "bearer:x", "Bearer"] {
+        for text in [
+            "X-User-Id",
+            "Header:a",
+            "JWT:sub",
+            "bearer:x",
+            "Bearer",
+            "mcp:tool",
+        ] {
             let error = Source::from_str(text).unwrap_err();
             assert_eq!(
                 error.to_string(),

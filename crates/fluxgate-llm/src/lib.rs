@@ -59,3 +59,9 @@ pub use meter::{AnswerFormat, Meter, MeterOutput};
 pub use prompt::{AUDIO_BYTES_PER_TOKEN, IMAGE_TOKENS, MESSAGE_TOKENS};
 pub use request::Request;
 pub use reserve::{Reserve, TokenUsage};
+
+/// The reader of JSON, for calls of other protocols.
+pub mod json {
+    pub use crate::reader::{JsonFault, Kind, MAX_DEPTH, Reader};
+    pub use crate::text::{JsonStr, reads_as};
+}

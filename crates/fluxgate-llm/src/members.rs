@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::RequestError;
 use crate::reader::{Kind, Reader};
-use crate::text::JsonStr;
+use crate::text::{JsonStr, reads_as};
 
 /// The role of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl MemberPresence {
         }
         let found = String::from_utf8_lossy(&found);
         let mut known = known.iter();
-        let member = known.find(|path| found.chars().map(fold).eq(last(path).chars()));
+        let member = known.find(|path| reads_as(&found, last(path)));
         match member {
             Some(member) => Err(RequestError::Spelling {
                 found: found.into_owned(),
@@ -157,16 +157,6 @@ pub(crate) fn is_parameter(name: JsonStr<'_>) -> bool {
 /// Returns the name of the member that a path leads to.
 fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
-}
-
-/// Returns the letter as servers that ignore case may read it. Go's decoder also takes two
-/// letters outside of ASCII for `s` and `k`.
-fn fold(letter: char) -> char {
-    match letter {
-        '\u{17f}' => 's',
-        '\u{212a}' => 'k',
-        other => other.to_ascii_lowercase(),
-    }
 }
 
 /// The largest number that a request may state.

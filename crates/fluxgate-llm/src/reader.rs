@@ -14,37 +14,53 @@
 use crate::text::JsonStr;
 
 /// How deep a text may be nested.
-pub(crate) const MAX_DEPTH: usize = 128;
+pub const MAX_DEPTH: usize = 128;
 
 /// Why a text could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JsonFault {
+pub enum JsonFault {
     /// Expected something else at this position.
-    Syntax { at: usize, expected: &'static str },
+    Syntax {
+        /// How many bytes precede the fault.
+        at: usize,
+        /// The expected syntax.
+        expected: &'static str,
+    },
     /// The text is nested deeper than [`MAX_DEPTH`].
-    TooDeep { at: usize },
+    TooDeep {
+        /// How many bytes precede the fault.
+        at: usize,
+    },
 }
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// An object.
     Object,
+    /// An array.
     Array,
+    /// A string.
     String,
+    /// A number.
     Number,
+    /// `true` or `false`.
     Boolean,
+    /// `null`.
     Null,
 }
 
+/// Reads a JSON text, value by value.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(text: &'a [u8]) -> Self {
+    /// Starts at the beginning of a text.
+    pub fn new(text: &'a [u8]) -> Self {
         Self {
             text,
             at: 0,
@@ -54,12 +70,12 @@ impl<'a> Reader<'a> {
 
     /// Returns where the next value starts, or where the last one ended if there is no
     /// white space between them.
-    pub(crate) fn position(&self) -> usize {
+    pub fn position(&self) -> usize {
         self.at
     }
 
     /// Returns the kind of the next value, and stops where it starts.
-    pub(crate) fn kind(&mut self) -> Result<Kind, JsonFault> {
+    pub fn kind(&mut self) -> Result<Kind, JsonFault> {
         Ok(match self.peek() {
             Some(b'{') => Kind::Object,
             Some(b'[') => Kind::Array,
@@ -74,7 +90,7 @@ impl<'a> Reader<'a> {
     /// Reads an object: calls `read_value` after the name of each member, to read its value.
     /// Skips a value of another kind. Returns whether it is an object.
     #[inline]
-    pub(crate) fn for_each_member(
+    pub fn for_each_member(
         &mut self,
         read_value: impl FnMut(&mut Self, JsonStr<'a>) -> Result<(), JsonFault>,
     ) -> Result<bool, JsonFault> {
@@ -83,7 +99,7 @@ impl<'a> Reader<'a> {
 
     /// Reads an object like [`Reader::for_each_member`], where a value may have other faults.
     #[inline]
-    pub(crate) fn try_for_each_member<E: From<JsonFault>>(
+    pub fn try_for_each_member<E: From<JsonFault>>(
         &mut self,
         mut read_value: impl FnMut(&mut Self, JsonStr<'a>) -> Result<(), E>,
     ) -> Result<bool, E> {
@@ -107,10 +123,10 @@ impl<'a> Reader<'a> {
     /// Reads an array: calls `read_element` to read each element. Skips a value of another
     /// kind. Returns whether it is an array.
     #[inline]
-    pub(crate) fn for_each_element(
+    pub fn for_each_element<E: From<JsonFault>>(
         &mut self,
-        mut read_element: impl FnMut(&mut Self) -> Result<(), JsonFault>,
-    ) -> Result<bool, JsonFault> {
+        mut read_element: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<bool, E> {
         if self.kind()? != Kind::Array {
             self.skip()?;
             return Ok(false);
@@ -124,7 +140,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a string.
-    pub(crate) fn string(&mut self) -> Result<JsonStr<'a>, JsonFault> {
+    pub fn string(&mut self) -> Result<JsonStr<'a>, JsonFault> {
         if self.peek() != Some(b'"') {
             return Err(self.expected("a string"));
         }
@@ -138,7 +154,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a number and returns it as it is written.
-    pub(crate) fn number(&mut self) -> Result<&'a [u8], JsonFault> {
+    pub fn number(&mut self) -> Result<&'a [u8], JsonFault> {
         self.peek();
         let start = self.at;
         self.accept(b'-');
@@ -155,20 +171,22 @@ impl<'a> Reader<'a> {
         Ok(&self.text[start..self.at])
     }
 
-    pub(crate) fn boolean(&mut self) -> Result<bool, JsonFault> {
+    /// Reads `true` or `false`.
+    pub fn boolean(&mut self) -> Result<bool, JsonFault> {
         match self.peek() {
             Some(b't') => self.literal("true").map(|()| true),
             _ => self.literal("false").map(|()| false),
         }
     }
 
-    pub(crate) fn null(&mut self) -> Result<(), JsonFault> {
+    /// Reads `null`.
+    pub fn null(&mut self) -> Result<(), JsonFault> {
         self.peek();
         self.literal("null")
     }
 
     /// Reads a value of any kind.
-    pub(crate) fn skip(&mut self) -> Result<(), JsonFault> {
+    pub fn skip(&mut self) -> Result<(), JsonFault> {
         match self.kind()? {
             Kind::Object => self.for_each_member(|reader, _| reader.skip()).map(drop),
             Kind::Array => self.for_each_element(Self::skip).map(drop),
@@ -180,7 +198,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value of any kind and returns it as it is written.
-    pub(crate) fn raw(&mut self) -> Result<&'a [u8], JsonFault> {
+    pub fn raw(&mut self) -> Result<&'a [u8], JsonFault> {
         self.peek();
         let start = self.at;
         self.skip()?;
@@ -188,7 +206,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses anything but white space after the last value.
-    pub(crate) fn end(&mut self) -> Result<(), JsonFault> {
+    pub fn end(&mut self) -> Result<(), JsonFault> {
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.expected("the end")),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// A string as it is written between its quotes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct JsonStr<'a> {
+pub struct JsonStr<'a> {
     raw: &'a [u8],
     /// The number of bytes after decoding. A decoded escape is shorter than its spelling, so
     /// this differs from the length of `raw` exactly if there are escapes.
@@ -60,12 +60,12 @@ impl<'a> JsonStr<'a> {
     }
 
     /// Returns whether the decoded string equals `text`.
-    pub(crate) fn is(&self, text: &str) -> bool {
+    pub fn is(&self, text: &str) -> bool {
         self.len == text.len() && *self.decode() == *text.as_bytes()
     }
 
     /// Returns the decoded string.
-    pub(crate) fn decode(&self) -> Cow<'a, [u8]> {
+    pub fn decode(&self) -> Cow<'a, [u8]> {
         if self.raw.len() == self.len {
             return Cow::Borrowed(self.raw);
         }
@@ -73,6 +73,17 @@ impl<'a> JsonStr<'a> {
         decode_into(&mut decoded, self.raw);
         Cow::Owned(decoded)
     }
+}
+
+/// Returns whether servers that ignore case may read a name as the known one. Go's decoder also
+/// takes two letters outside of ASCII for `s` and `k`.
+pub fn reads_as(found: &str, known: &str) -> bool {
+    let fold = |letter| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => char::to_ascii_lowercase(&other),
+    };
+    found.chars().map(fold).eq(known.chars().map(fold))
 }
 
 /// Appends the decoded bytes of `raw`, which has been read before.

@@ -31,7 +31,7 @@ pub use checked::Config;
 pub use deployment::Deployment;
 pub use effective::effective_yaml;
 pub use filters::Filter;
-pub use gateway::{AccessLog, AccessLogFile, Gateway, Llm, Route, Upstream};
+pub use gateway::{AccessLog, AccessLogFile, Gateway, Llm, Mcp, Route, Upstream};
 pub use history::History;
 pub use jwt::{Jwt, JwtKeys};
 pub use listen::{Endpoint, Listen, Tls};

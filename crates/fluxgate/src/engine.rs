@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::store::{Micros, Mode};
 use fluxgate_core::{
     AdHocDecision, AdHocKey, Band, Decision, DynStore, HoldId, IdentityRef, Limiter, LimiterError,
@@ -273,6 +274,26 @@ impl Engine {
         self.telemetry
             .record_decisions(contexts, &decisions, started, origin);
         Ok(decisions)
+    }
+
+    /// Decides several calls of one request, which are charged together or not at all, without a
+    /// delay. `rules` is `None` if there is no rule set of this name.
+    pub(crate) async fn decide_calls(
+        &self,
+        rule_set: &str,
+        rules: Option<&ActiveRuleSet>,
+        calls: &[RequestContext<'_>],
+        origin: &Origin<'_>,
+    ) -> Vec<Decision> {
+        let started = telemetry::now();
+        let limiter = &self.limiter;
+        let decisions = match rules {
+            Some(rules) => limiter.check_all_in_mode(rules, calls, Mode::TakeNow).await,
+            None => vec![limiter.missing_rule_set(rule_set); calls.len()],
+        };
+        self.telemetry
+            .record_decisions(calls, &decisions, started, origin);
+        decisions
     }
 
     /// Decides several requests by a rule set that does not exist; the name is for the

@@ -4,6 +4,7 @@
 mod api;
 mod config;
 mod forwarded;
+mod mcp;
 mod paths;
 mod record_rows;
 mod rules;
@@ -11,6 +12,7 @@ mod rules;
 pub use self::api::check as api;
 pub use self::config::check as config;
 pub use self::forwarded::check as forwarded;
+pub use self::mcp::check as mcp;
 pub use self::paths::check as paths;
 pub use self::record_rows::check as record_rows;
 pub use self::rules::check as rules;
@@ -23,7 +25,7 @@ pub use fluxgate_gateway::fuzz::{chunks, response as gateway_answer};
 pub type FuzzFn = fn(&[u8]);
 
 /// All targets, by name.
-pub const ALL: [(&str, FuzzFn); 12] = [
+pub const ALL: [(&str, FuzzFn); 13] = [
     ("api", api),
     ("chunks", chunks),
     ("config", config),
@@ -32,6 +34,7 @@ pub const ALL: [(&str, FuzzFn); 12] = [
     ("forwarded", forwarded),
     ("gateway_answer", gateway_answer),
     ("gateway_request", gateway_request),
+    ("mcp", mcp),
     ("paths", paths),
     ("record_rows", record_rows),
     ("resp", resp),

@@ -191,7 +191,7 @@ where
 
 /// Returns whether a denial stands before the cost of the call is known. A rule that charges
 /// denied requests too must be decided once, and with the whole cost.
-fn decides(denial: &Decision) -> bool {
+pub(super) fn decides(denial: &Decision) -> bool {
     let mut rules = denial.rules();
     denial.outcome() == Outcome::Forbidden || !rules.any(|(rule, _)| rule.charges_always())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fluxgate_http::server::{Buffers, Listener, Origin, PrefixedStream, REQUEST_ID};
 use fluxgate_http::{
-    HeldUntilDropped, LimitHeaders, PROBLEM_JSON, RequestHead as _, grpc_content_type, needs_http2,
+    HeldUntilDropped, LimitHeaders, RequestHead as _, grpc_content_type, needs_http2,
 };
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRAILER, UPGRADE};
 use http::request::Parts;
@@ -482,7 +482,7 @@ fn rejection(
         None => {
             let mut body = Vec::new();
             let status = rejected.write_body(&mut body);
-            own_response(status, PROBLEM_JSON, body)
+            own_response(status, rejected.content_type(), body)
         }
     };
     if rejected.is_empty() {

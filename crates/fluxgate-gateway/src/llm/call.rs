@@ -86,7 +86,7 @@ impl CallKind {
 ///
 /// # Errors
 /// If it has an encoding, or if `Content-Type` says otherwise or can be read in two ways.
-pub(super) fn check_body_head(head: &impl RequestHead) -> Result<(), GatewayError> {
+pub(crate) fn check_body_head(head: &impl RequestHead) -> Result<(), GatewayError> {
     let is_plain = |line: &[u8]| line.trim_ascii().eq_ignore_ascii_case(b"identity");
     if !head.header_lines("content-encoding").all(is_plain) {
         return Err(GatewayError::EncodedCall);

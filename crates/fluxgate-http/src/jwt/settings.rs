@@ -109,10 +109,10 @@ impl Jwt {
     /// may follow the scheme `Bearer`. A header with another scheme holds no token.
     ///
     /// # Panics
-    /// If the source is a claim.
+    /// If the source is a claim or a field of a call.
     pub fn token_from(mut self, source: Source) -> Self {
         assert!(
-            source.claim_name().is_none(),
+            source.claim_name().is_none() && !source.is_of_mcp_call(),
             "`{source}` cannot hold a token; write header:NAME, query:NAME or cookie:NAME"
         );
         self.from = source;

@@ -1,6 +1,7 @@
 //! Warns of rules that never match the requests of the config's filters, or that exceed the
 //! bounds of its store.
 
+use fluxgate_core::key::{MCP_METHOD, MCP_NAME};
 use fluxgate_core::rules::RequestSource;
 use fluxgate_core::yaml::{Fault, Faults, Node};
 use fluxgate_core::{OnMissingRuleSet, RuleSet, RuleSets, RuleWarning};
@@ -30,14 +31,16 @@ struct FilterRequests {
 
 impl FilterRequests {
     /// Returns `None` for a filter without a rule set.
-    fn of(filter: &Filter) -> Option<Self> {
-        let attributes = filter.sources.attributes();
+    fn of(filter: &Filter, config: &Config) -> Option<Self> {
+        let attributes = filter.sources.attributes().map(|(name, _)| name);
+        let calls = [MCP_METHOD, MCP_NAME].into_iter();
+        let of_calls = calls.filter(|_| config.gateway.reads_calls_for(&filter.name));
         Some(Self {
             name: filter.name.clone(),
             rule_set: filter.rule_set.clone()?,
             location: None,
             include: filter.include.patterns().to_vec(),
-            attributes: attributes.map(|(name, _)| name.to_owned()).collect(),
+            attributes: attributes.chain(of_calls).map(str::to_owned).collect(),
         })
     }
 }
@@ -45,7 +48,7 @@ impl FilterRequests {
 impl Deployment {
     /// Returns the parts of a config that warnings about rules depend on.
     pub fn of(config: &Config) -> Self {
-        let filters = config.filters.iter().filter_map(FilterRequests::of);
+        let filters = { config.filters.iter() }.filter_map(|it| FilterRequests::of(it, config));
         let max_log_events = match &config.store {
             Store::Memory { max_log_events, .. } => u64::try_from(max_log_events.get()).ok(),
             Store::Redis(_) => None,

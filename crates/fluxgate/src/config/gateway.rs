@@ -2,6 +2,7 @@
 
 mod access_log;
 mod llm;
+mod mcp;
 mod rewrite;
 mod route;
 mod upstream;
@@ -18,6 +19,7 @@ use super::listen::Tls;
 use super::section::Section;
 pub use access_log::{AccessLog, AccessLogFile};
 pub use llm::Llm;
+pub use mcp::Mcp;
 pub use route::Route;
 pub use upstream::Upstream;
 use values::MAX_BODY;
@@ -37,13 +39,19 @@ pub struct Gateway {
     pub timeouts: Timeouts,
     /// The limits of sizes and numbers.
     pub limits: Limits,
-    /// The maximum memory for bodies of calls to language models, in bytes.
+    /// The maximum memory for bodies of calls that are read before they are forwarded, in bytes.
     pub llm_buffer: u64,
     /// The certificate of the listener, if it uses TLS.
     pub tls: Option<Tls>,
 }
 
 impl Gateway {
+    /// Returns whether a route reads calls of the Model Context Protocol for this filter.
+    pub(super) fn reads_calls_for(&self, filter: &str) -> bool {
+        let mut readers = self.routes.iter().filter_map(|route| route.mcp.as_ref());
+        readers.any(|mcp| mcp.filter == filter)
+    }
+
     pub(super) fn read(root: &mut Section<'_, '_>, filters: &[Filter]) -> Self {
         const FIELDS: &[&str] = &[
             "access_log",

@@ -93,11 +93,13 @@ impl Jwt {
 fn read_from(section: &mut Section<'_, '_>) -> Source {
     let given = section.get("from").and_then(|node| {
         let source = read_source(node, "`from`", section.faults)?;
-        if source.claim_name().is_none() {
-            return Some(source);
-        }
-        let message = "`from` must be header:NAME, bearer, query:NAME or cookie:NAME: claims are in \
-                       the token";
+        let reason = match source.claim_name() {
+            Some(_) => "claims are in the token",
+            None if source.is_of_mcp_call() => "a call is read after the token",
+            None => return Some(source),
+        };
+        let message =
+            format!("`from` must be header:NAME, bearer, query:NAME or cookie:NAME: {reason}");
         section.fault(node, message);
         None
     });

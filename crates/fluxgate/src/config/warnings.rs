@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fluxgate_core::{ActiveRule, Band, KeyPart, RuleMode, RuleSet, RuleSets, Tokens};
-use fluxgate_gateway::{MAX_CALL_BODY, UnknownCalls};
+use fluxgate_gateway::{MAX_CALL_BODY, MAX_MCP_BODY, UnknownCalls};
 use fluxgate_http::Source;
 
 use super::checked::Config;
@@ -28,6 +28,7 @@ pub fn config_warnings(config: &Config) -> Vec<String> {
         );
     }
     warn_about_tokens(config, &mut warn);
+    warn_about_unread_calls(config, &mut warn);
     for filter in &config.filters {
         let name = &filter.name;
         if filter.rule_set.is_none() {
@@ -88,10 +89,11 @@ pub fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<String> {
     warnings
 }
 
-/// Returns the first source that every client can set.
+/// Returns the first source that every client can set. What a call names is what it does, so a
+/// client that changes it makes another call.
 fn client_controlled(field: &FieldSources) -> Option<&Source> {
     let mut sources = field.sources.iter();
-    sources.find(|source| source.claim_name().is_none())
+    sources.find(|source| source.claim_name().is_none() && !source.is_of_mcp_call())
 }
 
 /// Returns whether the file names the source, or a rule counts by the field.
@@ -110,6 +112,26 @@ fn is_used(filter: &Filter, field: &FieldSources, rules: &RuleSets) -> bool {
     rules.iter().any(|rule| rule.key().contains(&part))
 }
 
+/// Warns of sources in calls that no route reads.
+fn warn_about_unread_calls(config: &Config, warn: &mut impl FnMut(String)) {
+    for filter in &config.filters {
+        let name = &filter.name;
+        if config.gateway.reads_calls_for(name) {
+            continue;
+        }
+        for field in filter.sources.fields() {
+            let mut sources = field.sources.iter();
+            if let Some(source) = sources.find(|source| source.is_of_mcp_call()) {
+                warn(format!(
+                    "filter `{name}`: `{}` comes from `{source}`, but no route has \
+                     `mcp: {{ filter: {name} }}`, so it is always absent",
+                    field.field
+                ));
+            }
+        }
+    }
+}
+
 /// Warns of routes that count no tokens, or that deny calls without a bound. Rules
 /// from another source are not known yet, so they are not checked.
 fn warn_about_tokens(config: &Config, warn: &mut impl FnMut(String)) {
@@ -125,9 +147,15 @@ fn warn_about_tokens(config: &Config, warn: &mut impl FnMut(String)) {
 /// Warns of a buffer that is smaller than one body may be.
 fn warn_about_buffer(config: &Config, warn: &mut impl FnMut(String)) {
     let gateway = &config.gateway;
-    let largest = gateway.limits.body_bytes.map_or(MAX_CALL_BODY, u64::from);
+    let bound = gateway.limits.body_bytes.map(u64::from);
+    let largest = gateway.routes.iter().filter_map(|route| {
+        let llm = route.llm.as_ref().map(|_| bound.unwrap_or(MAX_CALL_BODY));
+        let mcp = route.mcp.as_ref();
+        llm.or(mcp.map(|_| bound.map_or(MAX_MCP_BODY, |bound| bound.min(MAX_MCP_BODY))))
+    });
+    let largest = largest.max().unwrap_or(0);
     let buffer = gateway.llm_buffer;
-    if buffer < largest && gateway.routes.iter().any(|route| route.llm.is_some()) {
+    if buffer < largest {
         warn(format!(
             "`gateway.llm.buffer` has {buffer} bytes, but a body may have {largest}: larger \
              bodies than the buffer are always answered with 503; raise it, or lower \

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use fluxgate_core::rules::ActiveRuleSet;
+use fluxgate_core::{Decision, RequestContext};
 use fluxgate_gateway::{
-    CallEnd, CallObserver, Gateway, LlmConfig, Observers, RequestObserver, RouteConfig,
+    CallEnd, CallObserver, Gateway, LlmConfig, McpConfig, Observers, RequestObserver, RouteConfig,
     UpstreamChange, UpstreamConfig, UpstreamObserver, UpstreamTarget,
 };
 use fluxgate_http::server::{DescriptorShare, Listener, Origin};
@@ -61,6 +63,10 @@ fn route_config(
             on_abort: llm.on_abort,
         })
     });
+    let mcp = route.mcp.as_ref().and_then(|mcp| {
+        let filter = route.filters.iter().position(|name| *name == mcp.filter)?;
+        Some(McpConfig { filter })
+    });
     let upstreams = route.upstreams.iter().enumerate().map(|(at, upstream)| {
         load(
             upstream,
@@ -85,6 +91,7 @@ fn route_config(
             .cloned()
             .collect(),
         llm,
+        mcp,
     })
 }
 
@@ -103,6 +110,16 @@ impl fluxgate_gateway::Engine for Engine {
 
     fn handler<'a>(self: &'a Arc<Self>, origin: &'a Origin<'a>) -> EngineHandler<'a> {
         EngineHandler::new(self, origin)
+    }
+
+    async fn decide_all(
+        &self,
+        rule_set: &str,
+        rules: Option<&ActiveRuleSet>,
+        calls: &[RequestContext<'_>],
+        origin: &Origin<'_>,
+    ) -> Vec<Decision> {
+        self.decide_calls(rule_set, rules, calls, origin).await
     }
 
     fn is_ready(&self) -> bool {

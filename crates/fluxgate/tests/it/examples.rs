@@ -9,6 +9,7 @@ use crate::support::project_file;
 
 mod clients;
 mod front;
+mod mcp;
 mod meshes;
 mod pipeline;
 mod proxies;

@@ -22,6 +22,7 @@ mod http2_peers;
 mod import;
 mod layout;
 mod llm;
+mod mcp;
 mod operations;
 mod rule_sources;
 mod service;

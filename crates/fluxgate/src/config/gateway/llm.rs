@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 
+use fluxgate_core::yaml::Node;
 use fluxgate_gateway::{OnAbort, Reserve, UnknownCalls};
 
 use crate::config::section::Section;
@@ -52,15 +53,7 @@ impl Llm {
             let unknown = read_unknown(section, &reserve);
             let on_abort = section.one_of("on_abort", &ON_ABORT, OnAbort::default());
             let name = rules.text("`rules`", section.faults)?;
-            if !filters.iter().any(|filter| filter == name) {
-                let known = match filters {
-                    [] => "it has none".into(),
-                    filters => format!("it has {}", filters.join(", ")),
-                };
-                let message =
-                    format!("`rules` must be a filter of the route, not `{name}`; {known}");
-                section.fault(rules, message);
-            }
+            check_filter(rules, name, ("rules", filters), section);
             section.show("rules", tree::text(name));
             Some(Self {
                 rules: name.into(),
@@ -71,6 +64,24 @@ impl Llm {
         });
         llm.flatten()
     }
+}
+
+/// Checks that a field of a route names one of its filters.
+pub(super) fn check_filter(
+    node: &Node,
+    name: &str,
+    (field, filters): (&str, &[String]),
+    section: &mut Section<'_, '_>,
+) {
+    if filters.iter().any(|filter| filter == name) {
+        return;
+    }
+    let known = match filters {
+        [] => "it has none".into(),
+        filters => format!("it has {}", filters.join(", ")),
+    };
+    let message = format!("`{field}` must be a filter of the route, not `{name}`; {known}");
+    section.fault(node, message);
 }
 
 /// Reads how unknown calls are treated. By default they cost as much as a known call that states

@@ -11,6 +11,7 @@ use fluxgate_gateway::{
 };
 
 use super::llm::Llm;
+use super::mcp::Mcp;
 use super::rewrite;
 use super::upstream::{self, Upstream};
 use super::upstream_care;
@@ -47,6 +48,8 @@ pub struct Route {
     pub filters: Vec<String>,
     /// How calls to language models are counted, if they are.
     pub llm: Option<Llm>,
+    /// How calls of the Model Context Protocol are read, if they are.
+    pub mcp: Option<Mcp>,
 }
 
 /// Reads the list under `routes`.
@@ -82,6 +85,7 @@ impl Route {
             "limits",
             "filters",
             "llm",
+            "mcp",
         ];
         let mut section = Section::read(node, "a route", FIELDS, faults);
         for name in ["id", "upstreams"] {
@@ -109,6 +113,7 @@ impl Route {
             timeouts: read_timeouts(&mut section),
             body_bytes: read_limits(&mut section),
             llm: Llm::read(&mut section, &filters),
+            mcp: Mcp::read(&mut section, &filters),
             filters,
         };
         (route, section.into_node())

@@ -41,6 +41,10 @@ events ~ an hour after it happened ~ fluxgate/src/events/webhook.rs ~ GIVE_UP_AF
 events ~ extends every 0.8 s ~ fluxgate/src/events/webhook.rs ~ CLAIM_INTERVAL: Duration = Duration::from_millis(800)
 events ~ about 100,000 events ~ fluxgate-redis/src/event_log.rs ~ MAX_EVENTS: usize = 100_000
 events ~ the last 10,000 events ~ fluxgate/src/events/journal.rs ~ MAX_KEPT: usize = 10_000
+mcp ~ more than 8192 bytes ~ fluxgate-gateway/src/mcp/messages.rs ~ MAX_TEXT: usize = 8 * 1024
+mcp ~ with more than 1000 ~ fluxgate-gateway/src/mcp/messages.rs ~ MAX_BATCH: usize = 1_000
+mcp ~ deeper than 128 levels ~ fluxgate-llm/src/reader.rs ~ MAX_DEPTH: usize = 128
+mcp ~ larger than 1 MiB ~ fluxgate-gateway/src/config.rs ~ MAX_MCP_BODY: u64 = 1024 * 1024
 gateway ~ ejected for 1 s ~ fluxgate-gateway/src/upstream/health.rs ~ FIRST_EJECTION: Duration = Duration::from_secs(1)
 gateway ~ up to 30 s ~ fluxgate-gateway/src/upstream/health.rs ~ LONGEST_EJECTION: Duration = Duration::from_secs(30)
 gateway ~ up to 256 idle ones ~ fluxgate-gateway/src/upstream/pool.rs ~ MAX_IDLE: usize = 256

@@ -38,7 +38,7 @@ pub(super) const CASES: &[Rejected] = &[
     ),
     (
         "filters: { a: { identity: { user: X-User-Id } } }",
-        "`user`: `X-User-Id` is not a source; write header:NAME, bearer, query:NAME, cookie:NAME or jwt:CLAIM",
+        "`user`: `X-User-Id` is not a source; write header:NAME, bearer, query:NAME, cookie:NAME, jwt:CLAIM, mcp:method or mcp:name",
     ),
     (
         "filters: { a: { identity: { user: 'query:' } } }",
