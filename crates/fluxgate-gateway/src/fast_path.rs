@@ -24,6 +24,7 @@ use fluxgate_http::{LimitHeaders, RequestHead as _, is_grpc};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
+use crate::active_config::ActiveConfig;
 use crate::admission::Refusal;
 use crate::echo;
 use crate::engine::Engine;
@@ -64,7 +65,8 @@ pub(crate) async fn serve<E: Engine, S: ClientStream>(
     closing: &CancellationToken,
     timeout: Duration,
 ) -> Option<(S, Vec<u8>)> {
-    let client = Client::new(stream, closing, gateway.timeouts.idle, timeout);
+    let mut configs = gateway.config_cache();
+    let client = Client::new(stream, closing, configs.load().timeouts.idle, timeout);
     let mut connection = Connection {
         gateway,
         client,
@@ -87,12 +89,13 @@ pub(crate) async fn serve<E: Engine, S: ClientStream>(
                 }
                 continue;
             };
-            let max_head = gateway.limits.header_bytes.map(NonZeroU64::get);
+            let config = configs.load();
+            let max_head = config.limits.header_bytes.map(NonZeroU64::get);
             if max_head.is_some_and(|max| request.head as u64 > max) {
                 break;
             }
             let scratch = (&mut buffers.output, &mut buffers.json);
-            match connection.serve(&request, scratch).await {
+            match connection.serve(config, &request, scratch).await {
                 ConnectionFate::Next => start += request.length,
                 ConnectionFate::Last => {
                     // It has been answered, whether the client reads that or not.
@@ -130,6 +133,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
     /// Admits and forwards a request, or answers it otherwise.
     async fn serve(
         &mut self,
+        config: &ActiveConfig<E>,
         request: &FastRequest<'_>,
         (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> ConnectionFate {
@@ -157,7 +161,8 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
             received: &received,
             origin: &origin,
         };
-        let (fate, route) = self.respond(exchange, (out, scratch), &mut record).await;
+        let output = (out, scratch);
+        let (fate, route) = self.respond(config, exchange, output, &mut record).await;
         let counts = route.map_or(&*gateway.unrouted, |route| &route.counts.responses);
         let observer = observer.map(|it| (it, facts_of(&received, "HTTP/1.1", route, &origin)));
         record.finish(counts, route, observer);
@@ -166,12 +171,13 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
 
     /// Admits and forwards a request, or answers it otherwise. Returns its route, too, if it has
     /// one that is known.
-    async fn respond(
+    async fn respond<'c>(
         &mut self,
+        config: &'c ActiveConfig<E>,
         exchange: FastExchange<'_, '_>,
         (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
         record: &mut RequestRecord,
-    ) -> (ConnectionFate, Option<&'g Route>) {
+    ) -> (ConnectionFate, Option<&'c Route>) {
         let gateway = self.gateway;
         let FastExchange {
             request,
@@ -179,7 +185,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
             origin,
         } = exchange;
         let mut arrived = ArrivedBody(request.body);
-        let admission = gateway.policy.admit(received, &mut arrived, origin);
+        let admission = config.policy.admit(received, &mut arrived, origin);
         let mut admitted = match self.client.unless_gone(admission).await {
             Some(Ok(admitted)) => admitted,
             Some(Err(rejected)) => {
@@ -201,7 +207,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
             ..RequestOptions::default()
         };
         write_request(
-            &gateway.policy,
+            &config.policy,
             (out, scratch),
             received,
             &admitted,
@@ -227,7 +233,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
         };
         let (mut is_last, closing) = (self.client.is_last, self.client.closing);
         let limit_headers = &admitted.limit_headers;
-        let forwarding = gateway.forwarder.forward(route, outgoing, |head, out| {
+        let forwarding = config.forwarder.forward(route, outgoing, |head, out| {
             is_last |= closing.is_cancelled();
             let mut is_resized = false;
             if let Some(call) = &mut call {
@@ -284,7 +290,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
                 let assignment = failed.assignment.as_ref();
                 record.attempts = failed.attempts;
                 record.assigned(assignment);
-                gateway
+                config
                     .policy
                     .log_refusal(&failed.error, origin, Some(route), assignment);
                 let limit_headers = admitted.limit_headers;
@@ -305,7 +311,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
         idle: Duration,
         record: &mut RequestRecord,
     ) -> BodyEnd {
-        let (mut exchange, gateway) = (response.exchange, self.gateway);
+        let mut exchange = response.exchange;
         let mut copy = BodyCopy {
             stream: &mut exchange.stream,
             client: &mut self.client,
@@ -328,8 +334,8 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
             record.failed(|| early_end(is_cut_off).to_owned());
         }
         if exchange.keeps_alive && end == BodyEnd::Complete {
-            let upstream = response.assignment.upstream.number;
-            pool::put(upstream, exchange.stream, &gateway.forwarder.connections);
+            let upstream = &response.assignment.upstream;
+            pool::put(upstream, exchange.stream, &self.gateway.connections);
         }
         exchange.buffers.release();
         end

@@ -340,7 +340,7 @@ impl Forwarder {
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
     ) -> Result<(Exchange, T), AttemptFailure> {
         let upstream = &assignment.upstream;
-        while let Some(stream) = pool::take(upstream.number) {
+        while let Some(stream) = pool::take(upstream) {
             match Exchange::begin(stream, request, timeouts, on_head).await {
                 Ok(begun) => return Ok(begun),
                 Err(ExchangeError::Unsent(_)) => {}

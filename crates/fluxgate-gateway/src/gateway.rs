@@ -1,28 +1,26 @@
 //! The gateway: what all connections share.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arc_swap::{ArcSwap, Cache};
 use fluxgate_http::TrustError;
 use fluxgate_http::server::DescriptorShare;
-use hyper::server::conn::{http1, http2};
-use hyper_util::rt::TokioTimer;
-
 use quanta::Instant;
-use tokio::task::JoinSet;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::active_config::{ActiveConfig, HttpBuilders};
 use crate::admission::AdmissionPolicy;
-use crate::config::{Config, Limits, Timeouts};
+use crate::config::Config;
 use crate::counts::{ResponseCounts, ResponseTotals};
 use crate::engine::{Engine, RequestObserver};
 use crate::forward::Forwarder;
-use crate::health_check::HealthCheck;
+use crate::health_check::HealthChecks;
 use crate::llm::BodyBuffer;
 use crate::observer::UpstreamObserver;
 use crate::routes::{RouteDefaults, RouteRegistry, Routes};
-use crate::timeouts::StreamExecutor;
 use crate::upstream::{ConnectionLimit, TlsClients, UpstreamRegistry, UpstreamStatus, pool};
 
 /// How often the counters are sampled, for those of the last minute.
@@ -32,15 +30,37 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Gateway<E> {
     pub(crate) engine: Arc<E>,
-    pub(crate) policy: AdmissionPolicy<E>,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) limits: Limits,
-    pub(crate) builders: HttpBuilders,
-    pub(crate) forwarder: Forwarder,
+    config: ArcSwap<ActiveConfig<E>>,
+    /// What a reload keeps. It is locked for the whole of a reload.
+    registry: Mutex<RouteRegistry>,
+    /// Notified when the configuration has been replaced.
+    reloaded: Notify,
+    pub(crate) connections: Arc<ConnectionLimit>,
+    /// The memory for bodies of calls to language models.
+    bodies: Arc<BodyBuffer>,
     /// The counts of requests without a route.
     pub(crate) unrouted: Arc<ResponseCounts>,
     /// Receives every request, if there is an access log or if requests are traced.
     pub(crate) observer: Option<Arc<dyn RequestObserver>>,
+}
+
+/// A configuration that can be applied.
+#[derive(Debug)]
+pub struct PreparedConfig {
+    config: Config,
+    tls: TlsClients,
+}
+
+impl PreparedConfig {
+    /// Prepares a configuration. May read the authorities of the system from files.
+    ///
+    /// # Errors
+    /// If an upstream is reached over TLS and no certificate authorities can be read.
+    pub fn new(config: Config) -> Result<Self, TrustError> {
+        let upstreams = config.routes.iter().flat_map(|route| &route.upstreams);
+        let tls = TlsClients::new(upstreams.map(|it| &it.target))?;
+        Ok(Self { config, tls })
+    }
 }
 
 /// The observers of a gateway.
@@ -67,50 +87,66 @@ pub struct RouteStatus {
 
 impl<E: Engine> Gateway<E> {
     /// Creates a gateway. `descriptors` are for connections to upstreams.
-    ///
-    /// # Errors
-    /// If an upstream is reached over TLS and no certificate authorities can be read.
     pub fn new(
-        config: Config,
+        prepared: PreparedConfig,
         engine: Arc<E>,
         observers: Observers,
         descriptors: DescriptorShare,
-    ) -> Result<Self, TrustError> {
-        let Config {
-            routes,
-            timeouts,
-            limits,
-            llm_buffer,
-        } = config;
-        let upstreams = routes.iter().flat_map(|route| &route.upstreams);
-        let tls = TlsClients::new(upstreams.map(|it| &it.target))?;
-        let registry = RouteRegistry::new(UpstreamRegistry::new(observers.upstreams));
-        let defaults = RouteDefaults {
-            timeouts,
-            max_body: limits.body_bytes,
-        };
-        let routes = Routes::new(routes, defaults, &registry);
-        let bodies = BodyBuffer::new(llm_buffer);
-        Ok(Self {
-            policy: AdmissionPolicy::new(Arc::clone(&engine), routes, &bodies),
+    ) -> Self {
+        let mut registry = RouteRegistry::new(UpstreamRegistry::new(observers.upstreams));
+        let connections = ConnectionLimit::new(&prepared.config.limits, descriptors);
+        let connections = Arc::new(connections);
+        let bodies = BodyBuffer::new(prepared.config.llm_buffer);
+        let config = activate(prepared, &engine, &mut registry, &connections, &bodies);
+        Self {
+            config: ArcSwap::from_pointee(config),
+            registry: Mutex::new(registry),
+            reloaded: Notify::new(),
             engine,
-            timeouts,
-            limits,
-            builders: HttpBuilders::new(&limits, &timeouts),
-            forwarder: Forwarder {
-                connections: Arc::new(ConnectionLimit::new(&limits, descriptors)),
-                tls,
-            },
+            connections,
+            bodies,
             unrouted: Arc::new(ResponseCounts::new()),
             observer: observers.requests,
-        })
+        }
+    }
+
+    /// Replaces the configuration, for the requests and connections that begin from now on. The
+    /// limit of connections to upstreams and the memory for bodies stay as they are.
+    ///
+    /// Upstreams that stay keep their connections, their health and their counters. Idle
+    /// connections to the others are closed within a second.
+    pub fn reload(&self, prepared: PreparedConfig) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let Self {
+            engine,
+            connections,
+            bodies,
+            ..
+        } = self;
+        let config = activate(prepared, engine, &mut registry, connections, bodies);
+        let config = Arc::new(config);
+        self.config.store(Arc::clone(&config));
+        registry.retain(config.policy.routes());
+        self.reloaded.notify_one();
+    }
+
+    /// Returns the configuration in force.
+    pub(crate) fn config(&self) -> Arc<ActiveConfig<E>> {
+        self.config.load_full()
+    }
+
+    /// Returns a view of the configuration in force for one connection, which then counts no
+    /// reference for each request.
+    pub(crate) fn config_cache(&self) -> ConfigCache<'_, E> {
+        Cache::new(&self.config)
     }
 
     /// Returns how all routes are doing, in the order of the config, and then the requests
     /// without a route.
     pub fn status(&self) -> Vec<RouteStatus> {
         let now = Instant::now();
-        let routes = self.policy.routes().iter().map(|route| RouteStatus {
+        let config = self.config();
+        let routes = config.policy.routes().iter().map(|route| RouteStatus {
             id: route.id.to_string(),
             responses: route.counts.responses.totals(),
             retries: route.counts.retries.load(Ordering::Relaxed),
@@ -130,71 +166,73 @@ impl<E: Engine> Gateway<E> {
     /// Watches the routes and checks their upstreams until the service closes.
     pub async fn watch(self: Arc<Self>, closing: &CancellationToken) {
         // They end when this is dropped.
-        let _checks = self.start_checks();
+        let mut checks = HealthChecks::default();
         let mut interval = tokio::time::interval(SAMPLE_INTERVAL);
-        while closing.run_until_cancelled(interval.tick()).await.is_some() {
-            let now = Instant::now();
-            for route in self.policy.routes() {
-                route.counts.sample(now);
-                for upstream in route.upstreams.upstreams() {
-                    upstream.sample(now);
+        loop {
+            checks.follow(self.config().policy.routes(), |check| {
+                let gateway = Arc::clone(&self);
+                async move { check.run(|| gateway.config()).await }
+            });
+            let reloaded = self.reloaded.notified();
+            let mut reloaded = std::pin::pin!(reloaded);
+            loop {
+                tokio::select! {
+                    _ = interval.tick() => self.sample(),
+                    () = &mut reloaded => break,
+                    () = closing.cancelled() => return,
                 }
             }
         }
     }
 
-    /// Starts the active health checks.
-    fn start_checks(self: &Arc<Self>) -> JoinSet<()> {
-        let mut checks = JoinSet::new();
-        for route in self.policy.routes() {
+    /// Keeps the counters of this moment, for those of the last minute.
+    fn sample(&self) {
+        let now = Instant::now();
+        for route in self.config().policy.routes() {
+            route.counts.sample(now);
             for upstream in route.upstreams.upstreams() {
-                let check = HealthCheck::of(route, upstream);
-                if let Some(check) = check {
-                    let gateway = Arc::clone(self);
-                    checks.spawn(async move { check.run(&gateway.forwarder).await });
-                }
+                upstream.sample(now);
             }
         }
-        checks
     }
 
     /// Closes idle connections of this core to upstreams. Never returns.
     pub async fn close_idle_upstreams(&self) {
-        pool::close_idle(&self.forwarder.connections, self.timeouts.idle).await;
+        let timeout = || self.config().timeouts.idle;
+        pool::close_idle(&self.connections, timeout).await;
     }
 }
 
-/// The smallest buffer that hyper supports.
-const MIN_BUFFER: usize = 8 * 1024;
-/// The largest head if there is no limit.
-const MAX_HEAD: u64 = 1 << 30;
+/// A view of the configuration in force.
+pub(crate) type ConfigCache<'g, E> = Cache<&'g ArcSwap<ActiveConfig<E>>, Arc<ActiveConfig<E>>>;
 
-/// How hyper serves connections.
-#[derive(Clone, Debug)]
-pub(crate) struct HttpBuilders {
-    pub(crate) http1: http1::Builder,
-    pub(crate) http2: http2::Builder<StreamExecutor>,
-}
-
-impl HttpBuilders {
-    pub(crate) fn new(limits: &Limits, timeouts: &Timeouts) -> Self {
-        let max_head = limits.header_bytes.map_or(MAX_HEAD, u64::from);
-        let max_head = usize::try_from(max_head).unwrap_or(usize::MAX);
-        let mut http1 = http1::Builder::new();
-        // The connection has timeouts of its own.
-        http1
-            .timer(TokioTimer::new())
-            .header_read_timeout(None)
-            .max_header_size(max_head)
-            .max_buf_size(max_head.max(MIN_BUFFER));
-        let idle = timeouts.idle;
-        let mut http2 = http2::Builder::new(StreamExecutor { idle });
-        http2
-            .timer(TokioTimer::new())
-            .max_header_list_size(u32::try_from(max_head).unwrap_or(u32::MAX))
-            .max_concurrent_streams(limits.streams)
-            .keep_alive_interval(Some(idle))
-            .keep_alive_timeout(timeouts.headers);
-        Self { http1, http2 }
+/// Creates the configuration in force, with what the registry knows of its routes.
+fn activate<E: Engine>(
+    PreparedConfig { config, tls }: PreparedConfig,
+    engine: &Arc<E>,
+    registry: &mut RouteRegistry,
+    connections: &Arc<ConnectionLimit>,
+    bodies: &Arc<BodyBuffer>,
+) -> ActiveConfig<E> {
+    let Config {
+        routes,
+        timeouts,
+        limits,
+        ..
+    } = config;
+    let defaults = RouteDefaults {
+        timeouts,
+        max_body: limits.body_bytes,
+    };
+    let routes = Routes::new(routes, defaults, registry);
+    ActiveConfig {
+        policy: AdmissionPolicy::new(Arc::clone(engine), routes, bodies),
+        forwarder: Forwarder {
+            connections: Arc::clone(connections),
+            tls,
+        },
+        timeouts,
+        limits,
+        builders: HttpBuilders::new(&limits, &timeouts),
     }
 }

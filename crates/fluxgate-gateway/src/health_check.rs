@@ -1,6 +1,11 @@
 //! Active health checks: a request to each upstream of a route now and then.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::active_config::ActiveConfig;
 
 use crate::config::{HealthConfig, Timeouts, UpstreamTarget};
 use crate::error::GatewayError;
@@ -8,11 +13,31 @@ use crate::forward::Forwarder;
 use crate::routes::Route;
 use crate::upstream::Upstream;
 
+/// The running checks of all upstreams. They end when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct HealthChecks {
+    tasks: JoinSet<()>,
+    /// By the route and the number of the server.
+    running: HashMap<(Box<str>, usize), RunningCheck>,
+}
+
+#[derive(Debug)]
+struct RunningCheck {
+    settings: CheckSettings,
+    task: AbortHandle,
+}
+
+/// How an upstream is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CheckSettings {
+    config: HealthConfig,
+    timeouts: Timeouts,
+}
+
 /// The checks of one upstream of a route.
 #[derive(Debug)]
 pub(crate) struct HealthCheck {
-    config: HealthConfig,
-    timeouts: Timeouts,
+    settings: CheckSettings,
     upstream: Arc<Upstream>,
     request: Vec<u8>,
     results: Results,
@@ -29,6 +54,50 @@ struct Results {
     is_out: bool,
 }
 
+impl HealthChecks {
+    /// Starts the checks that these routes name, and ends all others. Those that stay the same go
+    /// on, and so does what they know.
+    pub(crate) fn follow<F>(&mut self, routes: &[Arc<Route>], run: impl Fn(HealthCheck) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut before = std::mem::take(&mut self.running);
+        for route in routes {
+            for upstream in route.upstreams.upstreams() {
+                let key = (route.id.clone(), upstream.number);
+                // A route may name an upstream twice.
+                if self.running.contains_key(&key) {
+                    continue;
+                }
+                let Some(check) = HealthCheck::of(route, upstream) else {
+                    if let Some(ended) = before.remove(&key) {
+                        ended.task.abort();
+                        upstream.check_removed();
+                    }
+                    continue;
+                };
+                let running = match before.remove(&key) {
+                    Some(running) if running.settings == check.settings => running,
+                    other => {
+                        if let Some(other) = other {
+                            other.task.abort();
+                        }
+                        RunningCheck {
+                            settings: check.settings.clone(),
+                            task: self.tasks.spawn(run(check)),
+                        }
+                    }
+                };
+                self.running.insert(key, running);
+            }
+        }
+        for removed in before.into_values() {
+            removed.task.abort();
+        }
+        while self.tasks.try_join_next().is_some() {}
+    }
+}
+
 impl HealthCheck {
     /// Returns the checks of an upstream, if its route has any.
     pub(crate) fn of(route: &Route, upstream: &Arc<Upstream>) -> Option<Self> {
@@ -41,27 +110,34 @@ impl HealthCheck {
         let request = format!(
             "GET {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: fluxgate\r\naccept: */*\r\n\r\n"
         );
-        Some(Self {
+        let settings = CheckSettings {
             timeouts: Timeouts {
                 connect: config.timeout,
                 request: config.timeout,
                 ..route.timeouts
             },
             config,
+        };
+        Some(Self {
+            settings,
             upstream: Arc::clone(upstream),
             request: request.into(),
-            results: Results::default(),
+            results: Results {
+                // By the checks before these.
+                is_out: upstream.of_route.is_failing(),
+                ..Results::default()
+            },
         })
     }
 
-    /// Checks the upstream until this is dropped.
-    pub(crate) async fn run(mut self, forwarder: &Forwarder) {
-        let mut interval = tokio::time::interval(self.config.interval);
+    /// Checks the upstream until this is dropped. `active` returns the configuration in force.
+    pub(crate) async fn run<E>(mut self, active: impl Fn() -> Arc<ActiveConfig<E>>) {
+        let mut interval = tokio::time::interval(self.settings.config.interval);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
-            let result = self.check(forwarder).await;
-            match self.results.add(result.is_ok(), &self.config) {
+            let result = self.check(&active().forwarder).await;
+            match self.results.add(result.is_ok(), &self.settings.config) {
                 Some(true) => self.upstream.check_succeeded(),
                 Some(false) => self.upstream.check_failed(result.err().unwrap_or_default()),
                 None => {}
@@ -73,8 +149,9 @@ impl HealthCheck {
     async fn check(&self, forwarder: &Forwarder) -> Result<(), String> {
         let HealthConfig {
             timeout, status, ..
-        } = self.config;
-        let sent = forwarder.check(&self.upstream, &self.request, &self.timeouts);
+        } = self.settings.config;
+        let timeouts = &self.settings.timeouts;
+        let sent = forwarder.check(&self.upstream, &self.request, timeouts);
         let sent = tokio::time::timeout(timeout, sent).await;
         let why = match sent.unwrap_or(Err(GatewayError::ResponseTimeout)) {
             Ok(got) if got == status => return Ok(()),

@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+mod active_config;
 mod admission;
 mod config;
 mod counts;
@@ -46,7 +47,7 @@ pub use counts::{DURATION_BOUNDS, ResponseTotals, STATUS_CLASS_NAMES};
 pub use engine::{EndedRequest, Engine, RequestFacts, RequestObserver};
 pub use fluxgate_http::TrustError;
 pub use fluxgate_llm::Reserve;
-pub use gateway::{Gateway, Observers, RouteStatus};
+pub use gateway::{Gateway, Observers, PreparedConfig, RouteStatus};
 pub use http_server::serve;
 pub use llm::{CallEnd, CallObserver};
 pub use observer::{EjectionCause, UpstreamChange, UpstreamObserver};

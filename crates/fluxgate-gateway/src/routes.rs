@@ -1,9 +1,9 @@
 //! Finds the route of a request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fluxgate_core::path::RequestPath;
@@ -94,22 +94,29 @@ impl RouteCounts {
 #[derive(Debug)]
 pub(crate) struct RouteRegistry {
     upstreams: UpstreamRegistry,
-    /// By the id of the route, so that counters never decrease.
-    counts: Mutex<HashMap<Box<str>, Arc<RouteCounts>>>,
+    /// By the id of the route.
+    counts: HashMap<Box<str>, Arc<RouteCounts>>,
 }
 
 impl RouteRegistry {
     pub(crate) fn new(upstreams: UpstreamRegistry) -> Self {
         Self {
             upstreams,
-            counts: Mutex::default(),
+            counts: HashMap::new(),
         }
     }
 
-    fn counts(&self, route: &str) -> Arc<RouteCounts> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = counts.entry(route.into());
+    fn counts(&mut self, route: &str) -> Arc<RouteCounts> {
+        let counts = self.counts.entry(route.into());
         Arc::clone(counts.or_insert_with(|| Arc::new(RouteCounts::new())))
+    }
+
+    /// Forgets all other routes than these, with their upstreams.
+    pub(crate) fn retain(&mut self, active: &[Arc<Route>]) {
+        let ids: HashSet<_> = active.iter().map(|route| &route.id).collect();
+        self.counts.retain(|id, _| ids.contains(id));
+        let upstreams = active.iter().flat_map(|route| route.upstreams.upstreams());
+        self.upstreams.retain(upstreams);
     }
 }
 
@@ -129,7 +136,7 @@ impl Routes {
     pub(crate) fn new(
         routes: Vec<RouteConfig>,
         defaults: RouteDefaults,
-        registry: &RouteRegistry,
+        registry: &mut RouteRegistry,
     ) -> Self {
         let routes = routes.into_iter().map(|route| {
             let mut targets = route.upstreams.iter().map(|it| &it.target);
@@ -303,7 +310,7 @@ mod tests {
             timeouts: Timeouts::default(),
             max_body: None,
         };
-        Routes::new(routes, defaults, &RouteRegistry::new(upstreams))
+        Routes::new(routes, defaults, &mut RouteRegistry::new(upstreams))
     }
 
     #[derive(Debug)]

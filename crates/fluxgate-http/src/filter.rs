@@ -141,6 +141,15 @@ impl Filter {
         self
     }
 
+    /// Shares the permits to wait with another filter, if as many requests may wait there: with the
+    /// filter that this one replaces, whose requests go on.
+    pub fn share_permits_with(mut self, other: &Self) -> Self {
+        if other.permits.capacity == self.permits.capacity {
+            self.permits = Arc::clone(&other.permits);
+        }
+        self
+    }
+
     /// Returns the name of the rule set, if any.
     pub fn rule_set_name(&self) -> Option<&str> {
         self.rule_set.as_deref()

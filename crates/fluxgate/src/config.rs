@@ -1,6 +1,7 @@
 //! The configuration of the service: one YAML file, overridden by the environment and by
 //! flags, and validated as a whole into types that cannot hold invalid values.
 
+mod changes;
 mod checked;
 mod deployment;
 mod effective;

@@ -21,7 +21,7 @@ use fluxgate_redis::etag_of;
 
 pub(crate) use any_store::AnyStore;
 pub(crate) use call_limit::ThrottleParameters;
-pub(crate) use filters::Filters;
+pub(crate) use filters::{Filters, LiveFilters};
 pub(crate) use handler::EngineHandler;
 
 use crate::identities::Identities;

@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use fluxgate_core::store::{Micros, Reason, Subject};
 use fluxgate_core::{IdentityRef, Percent, RuleChange, StoreError};
-use fluxgate_redis::reason;
+use fluxgate_redis::{etag_of, reason};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use event::{
-    Happening, RulesAction, RulesChange, StoreChange, StoreState, UpstreamChange, UpstreamState,
-    WrongTokens, json_with_id,
+    Happening, RulesAction, RulesChange, SettingsChange, StoreChange, StoreState, UpstreamChange,
+    UpstreamState, WrongTokens, json_with_id,
 };
 pub(crate) use viewer::EventViewer;
 pub(crate) use webhook::Receiver;
@@ -186,6 +186,26 @@ impl Events {
                 details: list_of(changes),
             }),
         );
+    }
+
+    /// Records settings that this instance has taken over from its config file. Where all instances
+    /// have the same file, one of them tells it.
+    pub(crate) fn record_new_settings(&self, changes: &[String], settings: &str) {
+        let mut details = changes
+            .iter()
+            .take(MAX_CHANGES)
+            .cloned()
+            .collect::<Vec<_>>();
+        let more = changes.len().saturating_sub(MAX_CHANGES);
+        if more > 0 {
+            details.push(format!("{more} more"));
+        }
+        let change = SettingsChange {
+            action: RulesAction::Applied,
+            details: shortened(details.join(", ")),
+        };
+        let revision = etag_of(settings);
+        self.record_once("settings", &revision, &Happening::Settings(change));
     }
 
     /// Records that new rules of the source were refused, and why. All instances do, and one of

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 
-use crate::engine::{Engine, Filters};
+use crate::engine::{Engine, LiveFilters};
 use ext_authz::AuthorizationService;
 use health::HealthService;
 use service::RateLimitService;
@@ -30,7 +30,7 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Returns the routes of all services, which end when `closing` is cancelled.
 pub(crate) fn router(
     engine: &Arc<Engine>,
-    filters: &Filters,
+    filters: &LiveFilters,
     closing: CancellationToken,
 ) -> Router {
     let health = HealthService::new(Arc::clone(engine), closing);

@@ -8,6 +8,7 @@ mod sockets;
 mod tls;
 
 pub(crate) use acceptor::{Acceptor, MAX_CONNECTIONS};
+pub(crate) use certificate::LoadedCertificate;
 pub(crate) use http::{HEADER_TIMEOUT, HttpServer, PeerAddress};
 pub(crate) use proxy_protocol::ProxyProtocol;
 pub(crate) use sockets::listen;

@@ -4,9 +4,10 @@
 mod connections;
 mod gateway;
 mod greeting;
+mod settings;
 
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::AdminAccess;
 use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Secrets};
-use crate::engine::{AnyStore, Engine, Filters};
+use crate::engine::{AnyStore, Engine, Filters, LiveFilters};
 use crate::events::Events;
 use crate::failure::{Exit, Failure};
 use crate::grpc;
@@ -28,12 +29,13 @@ use crate::history::{History, HistorySources};
 use crate::identities::Identities;
 use crate::instances::Instances;
 use crate::recording;
-use crate::reload::{ConfigFile, RuleReloader, rule_source};
+use crate::reload::{ConfigFile, RuleReloader, Settings, SettingsReloader, rule_source};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, ProxyProtocol, listen};
 use crate::telemetry::{Exporter, Telemetry, log};
 use crate::watch::Signals;
 use connections::{ApiConnections, GatewayConnections, GrpcConnections, ListeningPort};
+use settings::{ActiveSettings, KEY_WAIT, LiveSettings};
 
 /// How long shutdown waits for a file read, which a hanging file system could block forever.
 const READ_GRACE: Duration = Duration::from_secs(1);
@@ -43,10 +45,6 @@ const ACCESS_LOG: &str = "gateway.access_log.file";
 
 /// How long shutdown waits for the last events to be logged.
 const EVENTS_GRACE: Duration = Duration::from_secs(2);
-
-/// How long the start waits for the keys that verify tokens. Without keys, all tokens are
-/// invalid.
-const KEY_WAIT: Duration = Duration::from_secs(2);
 
 /// The longest wait between attempts to reach the store at the start, before the first
 /// request needs a connection. Requests also connect on their own.
@@ -80,9 +78,9 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let instances = Instances::default();
     let (id, hostname) = (instances.id(), instances.hostname());
     let events = Events::new(Arc::clone(&engine), &config, &secrets, id, hostname)?;
-    let source = rule_source(&config, raw, file, engine.store())?;
-    let (mut reloader, reload_handle) =
-        RuleReloader::new(Arc::clone(&events), source, config.filters.clone());
+    let file = file.map(Arc::new);
+    let source = rule_source(&config, raw, file.clone(), engine.store())?;
+    let (mut reloader, reload_handle) = RuleReloader::new(Arc::clone(&events), source);
     // This runtime reloads rules and handles signals. The cores serve requests.
     let main = runtime()?;
     let rules = main.block_on(reloader.read_first())?;
@@ -115,10 +113,31 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         };
         History::new(sources, history, instances.id())
     });
+    let api_filters = LiveFilters::new(filters.trusting_their_peers());
+    let grpc_filters = LiveFilters::new(filters.clone());
+    let live = Arc::new(LiveSettings {
+        gateway: gateway.clone(),
+        api_filters: api_filters.clone(),
+        grpc_filters: grpc_filters.clone(),
+        tls: tls.clone(),
+        events: Arc::clone(&events),
+        headers_timeout: config.gateway.timeouts.headers,
+        active: Mutex::new(ActiveSettings {
+            raw: raw.clone(),
+            filters: filters.clone(),
+            filter_configs: config.filters.clone(),
+        }),
+    });
+    let live: Arc<dyn Settings> = live;
+    let settings = file.filter(|_| !reloader.follow(Arc::clone(&live)));
+    let settings = settings.map(|file| {
+        file.set_settings(&live);
+        SettingsReloader::new(file, Arc::clone(&events))
+    });
     let api = ApiState::new(
         Arc::clone(&engine),
         admin,
-        filters.clone(),
+        api_filters,
         instances,
         history.clone(),
         Arc::clone(&events),
@@ -152,7 +171,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let services = Services {
         engine: Arc::clone(&engine),
         api: Arc::clone(&api),
-        filters: filters.clone(),
+        filters: grpc_filters,
         gateway,
         proxy: ProxyProtocol::of_gateway(&config, engine.telemetry()),
         tls: tls.clone(),
@@ -166,6 +185,9 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     main.block_on(async {
         let traces = exporter.map(Exporter::start);
         tokio::spawn(reloader.run(signals.hangup));
+        if let Some(settings) = settings {
+            tokio::spawn(settings.run());
+        }
         tokio::spawn(ping_store(Arc::clone(&engine)));
         let (identities, until) = (Arc::clone(engine.identities()), closing.clone());
         tokio::spawn(async move { identities.keep_secret(&until).await });
@@ -300,7 +322,7 @@ async fn ping_until_answered(store: &RedisStore, mut failed: impl FnMut(StoreErr
 struct Services {
     engine: Arc<Engine>,
     api: Arc<ApiState>,
-    filters: Filters,
+    filters: LiveFilters,
     gateway: Option<Arc<Gateway<Engine>>>,
     /// How connections to the gateway name their clients, if they do.
     proxy: Option<ProxyProtocol>,

@@ -36,7 +36,7 @@ pub(crate) use clock::{now, unix_time};
 pub(crate) use denial_table::{DenialTable, DeniedIdentity};
 pub(crate) use live::LiveSecond;
 pub(crate) use metrics::{
-    AdminDenial, EventGauges, HistoryCounts, RuleTotals, StoreGauges, WebhookGauges,
+    AdminDenial, EventGauges, HistoryCounts, ReloadedPart, RuleTotals, StoreGauges, WebhookGauges,
 };
 pub(crate) use otlp::Exporter;
 pub(crate) use recent::{MAX_RECENT, RecentRequest, encoded_at};
@@ -694,9 +694,10 @@ impl Telemetry {
         self.metrics.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Records a reload of the rules, and whether they were valid.
-    pub(crate) fn record_reload(&self, is_valid: bool) {
-        self.metrics.record_reload(is_valid, clock::unix_time());
+    /// Records a reload, and whether the part was valid.
+    pub(crate) fn record_reload(&self, part: ReloadedPart, is_valid: bool) {
+        self.metrics
+            .record_reload(part, is_valid, clock::unix_time());
     }
 
     /// Renders all metrics for Prometheus.

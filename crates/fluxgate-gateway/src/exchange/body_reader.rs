@@ -236,7 +236,7 @@ impl Http1Reader {
         let is_sent = self.sender.take().is_none();
         let is_reusable = self.keeps_alive && is_sent && self.read.is_empty();
         if let Some(stream) = self.stream.take().filter(|_| is_reusable) {
-            pool::put(self.assignment.upstream.number, stream, &self.limit);
+            pool::put(&self.assignment.upstream, stream, &self.limit);
         }
     }
 }

@@ -104,7 +104,7 @@ impl Forwarder {
         http1_only: bool,
     ) -> Result<Way, AttemptFailure> {
         let upstream = &assignment.upstream;
-        let pool = Http2Pool::of(upstream.number);
+        let pool = Http2Pool::of(upstream);
         // Connecting may take as long, and before that waiting for a permit.
         let until = Instant::now() + 2 * timeouts.connect;
         let mut dialed = None;
@@ -117,7 +117,7 @@ impl Forwarder {
                 return Ok(Way::Http2(slot));
             }
             if upstream.protocol == Protocol::Negotiated {
-                if let Some(stream) = pool::take(upstream.number) {
+                if let Some(stream) = pool::take(upstream) {
                     return Ok(Way::Http1(stream, true));
                 }
                 if http1_only {
@@ -174,7 +174,7 @@ impl Forwarder {
             if upstream.protocol == Protocol::Negotiated {
                 upstream.record_choice(&stream);
                 if !stream.chose_http2() {
-                    pool::put(upstream.number, stream, &connections);
+                    pool::put(&upstream, stream, &connections);
                     return Ok(());
                 }
             }

@@ -64,7 +64,7 @@ struct ClientConnection<'a, E> {
 impl<E: Engine> ClientConnection<'_, E> {
     /// Serves a connection over the fast path, and with hyper where a request needs it.
     async fn serve_http1<S: ClientStream>(&self, mut stream: S) {
-        let timeouts = &self.gateway.timeouts;
+        let timeouts = self.gateway.config().timeouts;
         // A client that connects has a request to send.
         let mut timeout = timeouts.headers;
         loop {
@@ -82,7 +82,7 @@ impl<E: Engine> ClientConnection<'_, E> {
                 }
             }
             stream = parked.0;
-            timeout = idle_after_parking(timeouts);
+            timeout = idle_after_parking(&timeouts);
         }
     }
 
@@ -97,6 +97,9 @@ impl<E: Engine> ClientConnection<'_, E> {
             info,
             closing,
         } = *self;
+        // A connection keeps its timeouts and limits; its requests find new routes.
+        let config = gateway.config();
+        let timeouts = config.timeouts;
         let mut stream = PrefixedStream::new(read, stream);
         let service = Arc::new(HttpService {
             gateway: Arc::clone(gateway),
@@ -105,7 +108,7 @@ impl<E: Engine> ClientConnection<'_, E> {
             tunnel: PendingTunnel::default(),
             closing: closing.clone(),
         });
-        let first_head_by = Instant::now() + gateway.timeouts.headers;
+        let first_head_by = Instant::now() + timeouts.headers;
         let is_http2 = until_closing(stream.is_http2(), closing);
         let is_http2 = tokio::time::timeout_at(first_head_by, is_http2).await;
         let Ok(Some(Ok(is_http2))) = is_http2 else {
@@ -121,7 +124,7 @@ impl<E: Engine> ClientConnection<'_, E> {
             },
         );
         let state = Arc::clone(&service.state);
-        let stream = TimeoutStream::new(stream, state, gateway.timeouts, is_http2, first_head_by);
+        let stream = TimeoutStream::new(stream, state, timeouts, is_http2, first_head_by);
         let stream = TokioIo::new(stream);
         let respond = service_fn(|request| {
             let service = Arc::clone(&service);
@@ -129,8 +132,9 @@ impl<E: Engine> ClientConnection<'_, E> {
             Box::pin(async move { Ok::<_, Infallible>(service.respond(request).await) })
         });
         if is_http2 {
-            let connection = gateway.builders.http2.serve_connection(stream, respond);
+            let connection = config.builders.http2.serve_connection(stream, respond);
             let mut connection = Box::pin(connection);
+            drop(config);
             let ended = tokio::select! {
                 biased;
                 ended = connection.as_mut() => ended,
@@ -147,7 +151,8 @@ impl<E: Engine> ClientConnection<'_, E> {
             log_end(ended);
             return None;
         }
-        let mut connection = Box::new(gateway.builders.http1.serve_connection(stream, respond));
+        let mut connection = Box::new(config.builders.http1.serve_connection(stream, respond));
+        drop(config);
         let ended = tokio::select! {
             biased;
             ended = until_closing(&mut *connection, closing) => match ended {
@@ -169,7 +174,7 @@ impl<E: Engine> ClientConnection<'_, E> {
         if let Some(tunnel) = service.tunnel.take() {
             let parts = connection.into_parts();
             let stream = PrefixedStream::new(parts.read_buf.into(), parts.io.into_inner());
-            Box::pin(tunnel.run(stream, gateway.timeouts.idle, closing)).await;
+            Box::pin(tunnel.run(stream, timeouts.idle, closing)).await;
         }
         None
     }
@@ -203,8 +208,9 @@ impl<E: Engine> LibraryErrors for HeadErrors<E> {
             _ => GatewayError::Unreadable,
         };
         let origin = Origin::of(Listener::Gateway);
-        self.gateway.policy.log_refusal(&error, &origin, None, None);
         let gateway = &self.gateway;
+        let config = gateway.config();
+        config.policy.log_refusal(&error, &origin, None, None);
         let mut record = RequestRecord::start(gateway.observer.is_some());
         record.status = Some(status.as_u16());
         record.failed(|| error.to_string());

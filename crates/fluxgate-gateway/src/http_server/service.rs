@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::response_body::ResponseBody;
 use super::tunnel::{PendingTunnel, Tunnel};
+use crate::active_config::ActiveConfig;
 use crate::admission::{Admission, Refusal};
 use crate::echo;
 use crate::engine::{Engine, RequestFacts};
@@ -55,11 +56,13 @@ impl<E: Engine> HttpService<E> {
     pub(super) async fn respond(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         let in_flight = self.state.begin();
         let gateway = &self.gateway;
+        let config = gateway.config();
         let mut record = OpenRecord::start(&gateway.unrouted, gateway.observer.as_ref());
         let (parts, body) = request.into_parts();
         let origin = Origin::with_headers(Listener::Gateway, &parts.headers);
-        let answered = self.forward_or_reject(&parts, body, &origin, &mut record);
+        let answered = self.forward_or_reject(&config, &parts, body, &origin, &mut record);
         let mut response = answered.await;
+        drop(config);
         let status = response.status();
         record.record.status = Some(status.as_u16());
         self.gateway
@@ -91,12 +94,13 @@ impl<E: Engine> HttpService<E> {
 
     async fn forward_or_reject(
         &self,
+        config: &ActiveConfig<E>,
         parts: &Parts,
         body: Incoming,
         origin: &Origin<'_>,
         record: &mut OpenRecord,
     ) -> Response<ResponseBody> {
-        let max = self.gateway.limits.body_bytes.map(u64::from);
+        let max = config.limits.body_bytes.map(u64::from);
         let body_length = body.size_hint().exact();
         let checked = request_checks::check(parts);
         let awaits_continue = checked.as_ref().is_ok_and(|head| head.awaits_continue);
@@ -108,7 +112,7 @@ impl<E: Engine> HttpService<E> {
         let checked = match checked {
             Ok(checked) => checked,
             Err(error) => {
-                self.gateway.policy.log_refusal(&error, origin, None, None);
+                config.policy.log_refusal(&error, origin, None, None);
                 if record.is_observed() {
                     record.keep(&facts_of_malformed(parts, origin, self.info));
                 }
@@ -127,10 +131,10 @@ impl<E: Engine> HttpService<E> {
         };
         let mut body = IncomingBody {
             body,
-            idle: self.gateway.timeouts.idle,
-            whole: self.gateway.timeouts.request,
+            idle: config.timeouts.idle,
+            whole: config.timeouts.request,
         };
-        let admitted = self.gateway.policy.admit(&request, &mut body, origin).await;
+        let admitted = config.policy.admit(&request, &mut body, origin).await;
         let route = match &admitted {
             Ok(admitted) => Some(admitted.route),
             Err(rejected) => rejected.route,
@@ -146,7 +150,14 @@ impl<E: Engine> HttpService<E> {
         };
         record.record.decided(admitted.limit_headers.last());
         let forwarded = self
-            .forward_admitted(&request, &checked, body.body, &mut admitted, origin, record)
+            .forward_admitted(
+                config,
+                (&request, &checked),
+                body.body,
+                &mut admitted,
+                origin,
+                record,
+            )
             .await;
         match forwarded {
             Ok(mut response) => {
@@ -171,8 +182,8 @@ impl<E: Engine> HttpService<E> {
 
     async fn forward_admitted(
         &self,
-        request: &ReceivedRequest<'_, Parts>,
-        checked: &CheckedHead<'_>,
+        config: &ActiveConfig<E>,
+        (request, checked): (&ReceivedRequest<'_, Parts>, &CheckedHead<'_>),
         mut body: Option<Box<RequestBody>>,
         admitted: &mut Admission<'_>,
         origin: &Origin<'_>,
@@ -198,7 +209,7 @@ impl<E: Engine> HttpService<E> {
         };
         let mut buffers = Buffers::take();
         let (out, scratch) = (&mut buffers.output, &mut buffers.json);
-        let policy = &self.gateway.policy;
+        let policy = &config.policy;
         write_request(policy, (out, scratch), request, admitted, origin, options);
         let (route, whole) = (admitted.route, admitted.body.take());
         let has_trailers = parts.headers.contains_key(TRAILER);
@@ -233,8 +244,7 @@ impl<E: Engine> HttpService<E> {
             wanted,
             needs_http2: is_grpc_over_http2(parts),
         };
-        let forwarded = self
-            .gateway
+        let forwarded = config
             .forwarder
             .forward(route, outgoing, |head, _| response_head(head));
         let response = match forwarded.await {
@@ -270,7 +280,6 @@ impl<E: Engine> HttpService<E> {
             let assignment = failed.assignment.as_ref();
             record.record.attempts = failed.attempts;
             record.record.assigned(assignment);
-            let policy = &self.gateway.policy;
             policy.log_refusal(&failed.error, origin, Some(&**route), assignment);
             failed.error
         })
@@ -302,7 +311,7 @@ impl<E: Engine> HttpService<E> {
             });
             return head.map(|()| ResponseBody::whole(""));
         }
-        let limit = &self.gateway.forwarder.connections;
+        let limit = &self.gateway.connections;
         let reader = Http1Reader::new(exchange, assignment, limit, idle, wanted.trailers);
         with_body(head, BodyReader::Http1(reader), call)
     }

@@ -182,7 +182,7 @@ mod tests {
     use crate::upstream::UpstreamRegistry;
 
     fn balancer(count: u16) -> Balancer {
-        let registry = UpstreamRegistry::new(Arc::new(Unobserved));
+        let mut registry = UpstreamRegistry::new(Arc::new(Unobserved));
         let all = (1..=count).map(|port| {
             let target = UpstreamTarget::Http {
                 scheme: UpstreamScheme::Http,
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(*weighted_order(&[1, 1, 1]), [0, 1, 2]);
         assert_eq!(*weighted_order(&[2, 2]), [0, 1]);
         assert_eq!(*weighted_order(&[5, 1, 1]), [0, 0, 1, 0, 2, 0, 0]);
-        let registry = UpstreamRegistry::new(Arc::new(Unobserved));
+        let mut registry = UpstreamRegistry::new(Arc::new(Unobserved));
         let weighted = [1, 3].map(|weight| {
             let target = UpstreamTarget::Http {
                 scheme: UpstreamScheme::Http,

@@ -1,14 +1,16 @@
 //! Idle connections to upstreams. Each core has its own.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::connection_limit::ConnectionLimit;
 use super::http2;
-use super::server::UpstreamStream;
+use super::route_upstream::ServerState;
+use super::server::{Upstream, UpstreamStream};
 
 /// How many idle connections a core keeps to an upstream.
 const MAX_IDLE: usize = 256;
@@ -18,15 +20,22 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A connection, and since when it is idle.
 type IdleConnection = (UpstreamStream, Instant);
 
+/// The idle connections to one server. The one that was used last is at the end.
+#[derive(Debug)]
+struct IdlePool {
+    server: Arc<ServerState>,
+    idle: VecDeque<IdleConnection>,
+}
+
 thread_local! {
-    /// By the number of the upstream; the connection that was used last is at the end.
-    static IDLE: RefCell<Vec<VecDeque<IdleConnection>>> = const { RefCell::new(Vec::new()) };
+    /// By the number of the server.
+    static IDLE: RefCell<BTreeMap<usize, IdlePool>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// Takes the connection to this upstream that was used last and is still open.
-pub(crate) fn take(upstream: usize) -> Option<UpstreamStream> {
+pub(crate) fn take(upstream: &Upstream) -> Option<UpstreamStream> {
     IDLE.with_borrow_mut(|all| {
-        let idle = all.get_mut(upstream)?;
+        let IdlePool { idle, .. } = all.get_mut(&upstream.number)?;
         loop {
             let (mut stream, _) = idle.pop_back()?;
             if stream.is_open() {
@@ -36,18 +45,20 @@ pub(crate) fn take(upstream: usize) -> Option<UpstreamStream> {
     })
 }
 
-/// Keeps a connection for the next request, unless another request waits for its permit.
-pub(crate) fn put(upstream: usize, stream: UpstreamStream, limit: &ConnectionLimit) {
-    if limit.waiting() > 0 {
+/// Keeps a connection for the next request, unless another request waits for its permit, or the
+/// server has been removed from the configuration.
+pub(crate) fn put(upstream: &Upstream, stream: UpstreamStream, limit: &ConnectionLimit) {
+    if limit.waiting() > 0 || upstream.server.is_removed() {
         return;
     }
     // When the thread ends, there is no next request.
     let _ = IDLE.try_with(|all| {
-        let all = &mut *all.borrow_mut();
-        if all.len() <= upstream {
-            all.resize_with(upstream + 1, VecDeque::new);
-        }
-        let idle = &mut all[upstream];
+        let mut all = all.borrow_mut();
+        let pool = all.entry(upstream.number).or_insert_with(|| IdlePool {
+            server: Arc::clone(&upstream.server),
+            idle: VecDeque::new(),
+        });
+        let idle = &mut pool.idle;
         idle.push_back((stream, Instant::now()));
         if idle.len() > MAX_IDLE {
             idle.pop_front();
@@ -55,10 +66,10 @@ pub(crate) fn put(upstream: usize, stream: UpstreamStream, limit: &ConnectionLim
     });
 }
 
-/// Closes connections of this core: those that have been idle for `timeout`, and as many
-/// others as requests wait for a permit. Never returns.
-pub(crate) async fn close_idle(limit: &ConnectionLimit, timeout: Duration) {
-    let mut interval = tokio::time::interval(INTERVAL.min(timeout));
+/// Closes connections of this core: those that have been idle for `timeout`, those to servers that
+/// have been removed, and as many others as requests wait for a permit. Never returns.
+pub(crate) async fn close_idle(limit: &ConnectionLimit, timeout: impl Fn() -> Duration) {
+    let mut next = Instant::now();
     loop {
         let mut wanted = std::pin::pin!(limit.wanted.notified());
         // Requests that begin to wait from now on are noticed.
@@ -66,23 +77,27 @@ pub(crate) async fn close_idle(limit: &ConnectionLimit, timeout: Duration) {
         close_oldest(limit.waiting());
         tokio::select! {
             () = wanted => {}
-            _ = interval.tick() => {
+            () = tokio::time::sleep_until(next) => {
+                let timeout = timeout();
                 close_expired(timeout);
                 http2::close_expired(timeout);
+                next = Instant::now() + INTERVAL.min(timeout);
             }
         }
     }
 }
 
-/// Closes those that have been idle for `timeout`, and those that the upstream has closed.
+/// Closes those that have been idle for `timeout`, those that the upstream has closed, and those to
+/// servers that have been removed.
 fn close_expired(timeout: Duration) {
     let oldest = Instant::now().checked_sub(timeout);
     IDLE.with_borrow_mut(|all| {
-        for idle in all {
+        all.retain(|_, IdlePool { server, idle }| {
             idle.retain_mut(|(stream, since)| {
                 oldest.is_none_or(|oldest| *since > oldest) && stream.is_open()
             });
-        }
+            !server.is_removed()
+        });
     });
 }
 
@@ -90,7 +105,8 @@ fn close_expired(timeout: Duration) {
 fn close_oldest(count: usize) {
     IDLE.with_borrow_mut(|all| {
         for _ in 0..count {
-            let idle = all.iter_mut().filter(|idle| !idle.is_empty());
+            let idle = all.values_mut().map(|pool| &mut pool.idle);
+            let idle = idle.filter(|idle| !idle.is_empty());
             let oldest = idle.min_by_key(|idle| idle.front().map(|(_, since)| *since));
             if let Some(oldest) = oldest {
                 oldest.pop_front();

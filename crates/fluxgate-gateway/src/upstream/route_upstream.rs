@@ -16,11 +16,36 @@ const STATUS_WINDOW: Duration = Duration::from_secs(60);
 /// The load and the passive health of a server, shared by all routes that name it.
 #[derive(Debug, Default)]
 pub(crate) struct ServerState {
+    /// No other server has it.
+    pub(super) number: usize,
+    /// Whether no route names it any more.
+    is_removed: AtomicBool,
+    /// Whether it chose HTTP/1.1 when it last could.
+    pub(super) chose_http1: AtomicBool,
     /// Requests without a complete response.
     pub(super) outstanding: AtomicUsize,
     pub(super) health: Health,
     /// Since it was ejected: by which route's request, and why.
     ejection: Mutex<Option<Ejection>>,
+}
+
+impl ServerState {
+    pub(super) fn new(number: usize) -> Self {
+        Self {
+            number,
+            ..Self::default()
+        }
+    }
+
+    /// Records that no route names it any more, so that no connection to it is kept.
+    pub(super) fn remove(&self) {
+        self.is_removed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether no route names it any more.
+    pub(super) fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug)]
@@ -90,7 +115,7 @@ impl RouteUpstream {
     }
 
     /// Returns whether the active check fails.
-    pub(super) fn is_failing(&self) -> bool {
+    pub(crate) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
     }
 
@@ -155,6 +180,15 @@ impl RouteUpstream {
         let was_ejected = server.health.succeeded();
         lock(&server.ejection).take();
         if was_failing || was_ejected {
+            self.report_back(&self.route);
+        }
+    }
+
+    /// Records that there is no active check any more.
+    pub(super) fn check_removed(&self, server: &ServerState) {
+        let was_failing = self.is_failing.swap(false, Ordering::Relaxed);
+        *lock(&self.failing) = None;
+        if was_failing && !server.health.is_ejected() {
             self.report_back(&self.route);
         }
     }

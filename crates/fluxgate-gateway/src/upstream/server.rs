@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -40,13 +40,11 @@ pub(crate) enum Protocol {
 /// An upstream of a route.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// The index among all upstreams. Routes with the same target share it, and with it idle
+    /// The number of the server. Routes with the same target share it, and with it idle
     /// connections.
     pub(crate) number: usize,
     pub(crate) target: UpstreamTarget,
     pub(crate) protocol: Protocol,
-    /// Whether the server chose HTTP/1.1 when it last could.
-    chose_http1: AtomicBool,
     /// Its load and health, which routes with the same target share.
     pub(super) server: Arc<ServerState>,
     /// Its share of the requests of the route.
@@ -59,7 +57,6 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(super) fn new(
-        number: usize,
         target: UpstreamTarget,
         server: Arc<ServerState>,
         of_route: Arc<RouteUpstream>,
@@ -80,10 +77,9 @@ impl Upstream {
             },
         };
         Self {
-            number,
+            number: server.number,
             target,
             protocol,
-            chose_http1: AtomicBool::new(false),
             server,
             weight: 1,
             of_route,
@@ -111,6 +107,11 @@ impl Upstream {
         self.of_route.check_succeeded(&self.server);
     }
 
+    /// Records that there is no active check any more.
+    pub(crate) fn check_removed(&self) {
+        self.of_route.check_removed(&self.server);
+    }
+
     /// Keeps the counters of this moment, for those of the last minute.
     pub(crate) fn sample(&self, now: quanta::Instant) {
         self.of_route.sample(now);
@@ -124,14 +125,14 @@ impl Upstream {
 
     /// Returns whether the server chose HTTP/1.1 when it last could.
     pub(crate) fn chose_http1(&self) -> bool {
-        self.chose_http1.load(Ordering::Relaxed)
+        self.server.chose_http1.load(Ordering::Relaxed)
     }
 
     /// Records which protocol the server chose.
     pub(crate) fn record_choice(&self, stream: &UpstreamStream) {
         let is_http1 = !stream.chose_http2();
         if self.chose_http1() != is_http1 {
-            self.chose_http1.store(is_http1, Ordering::Relaxed);
+            self.server.chose_http1.store(is_http1, Ordering::Relaxed);
         }
     }
 

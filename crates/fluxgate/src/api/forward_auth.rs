@@ -74,7 +74,8 @@ async fn decide(api: &ApiState, head: &Parts) -> ApiResult {
             (ForwardAuthOptions::read(query)?, None)
         }
     };
-    let filter = options.filter(&api.filters)?;
+    let filters = api.filters.current();
+    let filter = options.filter(&filters)?;
     let forwarded = ForwardedRequest::read(head, target)?;
     let path = forwarded.request_path()?;
     if !api.engine.is_ready() {

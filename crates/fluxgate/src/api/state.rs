@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::blocking_pool::BlockingPool;
 use crate::admin::AdminAccess;
-use crate::engine::{Engine, Filters};
+use crate::engine::{Engine, LiveFilters};
 use crate::events::Events;
 use crate::history::History;
 use crate::instances::{InstanceSources, Instances};
@@ -26,8 +26,8 @@ pub(crate) struct ApiState {
     pub(crate) engine: Arc<Engine>,
     /// Authorizes admin calls.
     pub(crate) admin: AdminAccess,
-    /// The filters of `/v1/forward_auth`.
-    pub(super) filters: Filters,
+    /// The filters of `/v1/forward_auth`, which trust the proxies that call it.
+    pub(super) filters: LiveFilters,
     pub(super) headers: HeaderFamilies,
     /// Validates rules that are written.
     pub(super) write_pool: BlockingPool,
@@ -52,7 +52,7 @@ impl ApiState {
     pub(crate) fn new(
         engine: Arc<Engine>,
         admin: AdminAccess,
-        filters: Filters,
+        filters: LiveFilters,
         instances: Instances,
         history: Option<Arc<History>>,
         events: Arc<Events>,
@@ -62,7 +62,7 @@ impl ApiState {
         Arc::new(Self {
             engine,
             admin,
-            filters: filters.trusting_their_peers(),
+            filters,
             headers: HeaderFamilies::default(),
             write_pool: BlockingPool::default(),
             read_pool: BlockingPool::default(),

@@ -1,6 +1,5 @@
 //! A configuration before validation: a tree that records the origin of every value.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use fluxgate_core::yaml::{Faults, Node, Value};
@@ -134,6 +133,11 @@ impl RawConfig {
         Err(ConfigError::Invalid(faults))
     }
 
+    /// Returns a message about the file as a whole.
+    pub(crate) fn in_file(&self, message: &str) -> String {
+        format!("{}: {message}", self.origins.file())
+    }
+
     /// Returns whether the root is a mapping, unlike the root of an empty or truncated file.
     pub(crate) fn is_map(&self) -> bool {
         matches!(self.tree.value, Value::Map(_))
@@ -188,41 +192,6 @@ impl RawConfig {
         warnings
             .map(|ConfigFault { location, message }| format!("{location}: warning: {message}"))
             .collect()
-    }
-
-    /// Returns the changed fields that take effect only after a restart: all except the
-    /// rules and their options.
-    pub(crate) fn fixed_fields_changed_since(&self, other: &Self) -> Vec<String> {
-        let (now, before) = (self.fixed_fields(), other.fixed_fields());
-        let names: BTreeSet<_> = now.keys().chain(before.keys()).collect();
-        let changed = names
-            .into_iter()
-            .filter(|name| now.get(*name) != before.get(*name));
-        changed.cloned().collect()
-    }
-
-    fn fixed_fields(&self) -> BTreeMap<String, String> {
-        let mut fields = BTreeMap::new();
-        let Value::Map(pairs) = &self.tree.value else {
-            return fields;
-        };
-        for (key, value) in pairs {
-            match (key.as_text(), &value.value) {
-                (None | Some("rule_sets" | "on_missing_rule_set"), _) => {}
-                (Some(field), Value::Map(pairs)) => {
-                    for (key, value) in pairs {
-                        let name = format!("{field}.{}", key.as_text().unwrap_or_default());
-                        if name != "keys.ipv6_prefix" {
-                            fields.insert(name, value.canonical());
-                        }
-                    }
-                }
-                (Some(field), _) => {
-                    fields.insert(field.to_owned(), value.canonical());
-                }
-            }
-        }
-        fields
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use fluxgate_http::{Filter, Jwt, JwtError};
 
 use crate::config::{self, Config, JwtKeys, PathPatterns};
@@ -17,15 +18,51 @@ impl Filters {
     /// # Errors
     /// If the keys of a filter cannot be read.
     pub(crate) fn new(config: &Config) -> Result<Self, FilterError> {
-        let mut filters = Vec::new();
-        for config in &config.filters {
-            let filter = filter(config).map_err(|error| FilterError {
+        Self::none().changed_to(config, |_| false)
+    }
+
+    fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Creates the filters of the config. Of these, those that `is_same` says are the same stay;
+    /// the others hand on their permits to wait.
+    ///
+    /// # Errors
+    /// If the keys of a filter cannot be read.
+    pub(crate) fn changed_to(
+        &self,
+        config: &Config,
+        is_same: impl Fn(&str) -> bool,
+    ) -> Result<Self, FilterError> {
+        let filters = config.filters.iter().map(|config| {
+            let name = config.name.as_str();
+            let before = self.get(name);
+            if let Some(before) = before.filter(|_| is_same(name)) {
+                return Ok((name.into(), Arc::clone(before)));
+            }
+            let mut filter = filter(config).map_err(|error| FilterError {
                 name: config.name.clone(),
                 error,
             })?;
-            filters.push((config.name.as_str().into(), Arc::new(filter)));
-        }
-        Ok(Self(filters))
+            if let Some(before) = before {
+                filter = filter.share_permits_with(before);
+            }
+            Ok((name.into(), Arc::new(filter)))
+        });
+        filters.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns those that are not among the others.
+    pub(crate) fn not_in(&self, others: &Self) -> Self {
+        let is_new = |filter: &Arc<Filter>| !others.0.iter().any(|(_, it)| Arc::ptr_eq(it, filter));
+        let new = self.0.iter().filter(|(_, filter)| is_new(filter));
+        Self(new.cloned().collect())
+    }
+
+    /// Returns how many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// Fetches the keys that verify tokens, and keeps them up to date from then on. Waits no
@@ -73,6 +110,26 @@ impl Filters {
             [(_, filter)] => Some(filter),
             _ => None,
         }
+    }
+}
+
+/// The filters in force, which a reload replaces.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveFilters(Arc<ArcSwap<Filters>>);
+
+impl LiveFilters {
+    pub(crate) fn new(filters: Filters) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(filters)))
+    }
+
+    /// Returns the filters in force.
+    pub(crate) fn current(&self) -> Arc<Filters> {
+        self.0.load_full()
+    }
+
+    /// Uses these filters for requests from now on.
+    pub(crate) fn replace(&self, filters: Filters) {
+        self.0.store(Arc::new(filters));
     }
 }
 

@@ -15,6 +15,7 @@ use crate::config::EventKind;
 pub(crate) enum Happening {
     Threshold(Threshold),
     Rules(RulesChange),
+    Settings(SettingsChange),
     Store(StoreChange),
     Upstream(UpstreamChange),
     Login(WrongTokens),
@@ -59,6 +60,14 @@ pub(crate) enum RulesAction {
     Applied,
     Refused,
     RolledBack,
+}
+
+/// The settings of the config that change with the rules have changed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SettingsChange {
+    pub(crate) action: RulesAction,
+    /// What has changed.
+    pub(crate) details: String,
 }
 
 /// The store of an instance has failed, or answers again.
@@ -120,7 +129,7 @@ impl Happening {
     pub(crate) fn kind(&self) -> EventKind {
         match self {
             Self::Threshold(_) => EventKind::Threshold,
-            Self::Rules(_) => EventKind::Rules,
+            Self::Rules(_) | Self::Settings(_) => EventKind::Rules,
             Self::Store(_) => EventKind::Store,
             Self::Upstream(_) => EventKind::Upstream,
             Self::Login(_) => EventKind::Login,
@@ -184,6 +193,7 @@ impl fmt::Display for Happening {
         match self {
             Self::Threshold(it) => it.fmt(f),
             Self::Rules(it) => it.fmt(f),
+            Self::Settings(it) => write!(f, "the config was changed: {}", it.details),
             Self::Store(it) => it.fmt(f),
             Self::Upstream(it) => it.fmt(f),
             Self::Login(it) => write!(

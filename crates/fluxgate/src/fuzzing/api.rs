@@ -18,7 +18,7 @@ use tower_service::Service as _;
 use crate::admin::AdminAccess;
 use crate::api::{self, ApiState};
 use crate::config::{Config, RawConfig, Rules, Secrets};
-use crate::engine::{Engine, Filters};
+use crate::engine::{Engine, Filters, LiveFilters};
 use crate::events::Events;
 use crate::history::{History, HistorySources};
 use crate::instances::Instances;
@@ -84,14 +84,14 @@ fn router() -> Router {
     let history = config.history.expect("the config keeps a record");
     let history = History::new(sources, history, instances.id());
     let source = rule_source(config, raw, None, engine.store()).expect("it is a demo");
-    let (_, reloader) = RuleReloader::new(Arc::clone(&events), source, Vec::new());
+    let (_, reloader) = RuleReloader::new(Arc::clone(&events), source);
     let admin =
         AdminAccess::new(config, reloader, Arc::clone(&events)).expect("there are no tokens");
     let filters = Filters::new(config).expect("the config verifies no tokens");
     let state = ApiState::new(
         engine,
         admin,
-        filters,
+        LiveFilters::new(filters.trusting_their_peers()),
         instances,
         Some(history),
         events,

@@ -11,8 +11,9 @@ use fluxgate_core::regular_file;
 use fluxgate_core::regular_file::MAX_BYTES;
 use fluxgate_core::rules::RuleOptions;
 
+use super::error::ReloadError;
 use super::rule_files::compile_files;
-use super::snapshot::{CompiledRules, Document, ReloadError};
+use super::snapshot::{CompiledRules, Document};
 use crate::config::Deployment;
 
 /// The largest cache. Rules take more bytes as we write them than in JSON without spaces.

@@ -1,16 +1,16 @@
-//! Rules in the config file.
+//! The config file: its rules and its settings.
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use fluxgate_core::regular_file;
 use fluxgate_core::regular_file::MAX_BYTES;
 
-use super::snapshot::{
-    CompiledRules, Document, ReloadError, Snapshot, invalid, rules_of, run_blocking,
-};
+use super::error::{ReloadError, invalid};
+use super::settings::{PreparedSettings, Settings};
+use super::snapshot::{CompiledRules, Document, Snapshot, rules_of, run_blocking};
 use super::source::{BoxFuture, KnownSnapshots, RuleSource};
 use crate::config::{DEFAULT_POLL, Overrides, RawConfig, rule_file};
 
@@ -25,6 +25,8 @@ pub(crate) struct ConfigFile {
     logged: Mutex<Vec<String>>,
     /// Whether the last valid file had rules; `None` before the first.
     had_rules: Mutex<Option<bool>>,
+    /// The settings that follow the file, once they are in force.
+    settings: OnceLock<Arc<dyn Settings>>,
 }
 
 impl ConfigFile {
@@ -36,7 +38,42 @@ impl ConfigFile {
             started,
             logged: Mutex::default(),
             had_rules: Mutex::default(),
+            settings: OnceLock::new(),
         }
+    }
+
+    /// Prepares the settings of a file whose rules come from elsewhere.
+    pub(super) fn settings_of(
+        &self,
+        snapshot: &Snapshot,
+    ) -> Result<Option<Box<dyn PreparedSettings>>, ReloadError> {
+        let raw = self.parse(snapshot)?;
+        if !raw.is_map() {
+            let path = self.path.display();
+            let fault = format!("{path}: it is empty or not a mapping");
+            return Err(ReloadError::Invalid(vec![fault]));
+        }
+        let raw = raw.with_overrides(&self.overrides);
+        let config = raw.check().map_err(|error| invalid(&error))?;
+        let settings = self.settings.get().cloned();
+        let prepared = settings.map(|settings| settings.prepare(&raw, config));
+        let prepared = prepared.transpose()?.flatten();
+        self.warn_of_fixed_fields(&raw);
+        Ok(prepared)
+    }
+
+    /// Uses these settings from now on.
+    pub(crate) fn set_settings(&self, settings: &Arc<dyn Settings>) {
+        // They are set once.
+        let _ = self.settings.set(Arc::clone(settings));
+    }
+
+    fn parse(&self, snapshot: &Snapshot) -> Result<RawConfig, ReloadError> {
+        let file = snapshot.documents.first();
+        let content = file.map_or(&[][..], |file| &file.content);
+        let text = rule_file::decode_utf8(&self.path, content.to_vec())
+            .map_err(|error| invalid(&error))?;
+        RawConfig::parse(&self.path, &text).map_err(|error| invalid(&error))
     }
 
     fn truncated(&self, what: &str) -> ReloadError {
@@ -84,20 +121,16 @@ impl RuleSource for ConfigFile {
         }))
     }
 
-    /// Compiles the rules if the whole file is valid. Other settings need a restart.
+    /// Compiles the rules, and prepares the settings beside them, if the whole file is valid.
     fn compile(&self, snapshot: &Snapshot) -> Result<CompiledRules, ReloadError> {
-        let file = snapshot.documents.first();
-        let content = file.map_or(&[][..], |file| &file.content);
-        let text = rule_file::decode_utf8(&self.path, content.to_vec())
-            .map_err(|error| invalid(&error))?;
-        let raw = RawConfig::parse(&self.path, &text).map_err(|error| invalid(&error))?;
+        let raw = self.parse(snapshot)?;
         let mut had_rules = self.had_rules.lock().unwrap_or_else(|it| it.into_inner());
         // Checked before the overrides, which would turn an empty file into a mapping.
         if had_rules.is_some() && !raw.is_map() {
             return Err(self.truncated("it is empty or not a mapping"));
         }
         let raw = raw.with_overrides(&self.overrides);
-        let compiled = rules_of(&raw)?;
+        let compiled = rules_of(&raw, self.settings.get().cloned())?;
         // A truncated file looks like this, and must not lift all limits.
         if *had_rules == Some(true) && !raw.defines_rules() {
             return Err(self.truncated("`rule_sets` is missing"));
@@ -106,6 +139,11 @@ impl RuleSource for ConfigFile {
         drop(had_rules);
         self.warn_of_fixed_fields(&raw);
         Ok(compiled)
+    }
+
+    fn follow(&self, settings: &Arc<dyn Settings>) -> bool {
+        self.set_settings(settings);
+        true
     }
 
     fn watched(&self) -> Vec<PathBuf> {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::snapshot::{CompiledRules, ReloadError, Snapshot, rules_of};
+use super::error::ReloadError;
+use super::snapshot::{CompiledRules, Snapshot, rules_of};
 use super::source::{BoxFuture, KnownSnapshots, RuleSource};
 use crate::config::{DEFAULT_POLL, RawConfig};
 
@@ -29,7 +30,7 @@ impl RuleSource for Demo {
     }
 
     fn compile(&self, _snapshot: &Snapshot) -> Result<CompiledRules, ReloadError> {
-        rules_of(&self.0)
+        rules_of(&self.0, None)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 pub(crate) fn rule_source(
     config: &Config,
     raw: &RawConfig,
-    file: Option<ConfigFile>,
+    file: Option<Arc<ConfigFile>>,
     store: &AnyStore,
 ) -> Result<Arc<dyn RuleSource>, Failure> {
     let options = config.rule_options();
@@ -39,7 +39,7 @@ pub(crate) fn rule_source(
         (Rules::Http(http), _, _) => Arc::new(HttpRules::new(http, options, deployment)?),
         #[cfg(feature = "mongodb")]
         (Rules::MongoDb(mongodb), _, _) => Arc::new(MongoRules::new(mongodb, options, deployment)),
-        (_, Some(file), _) => Arc::new(file),
+        (_, Some(file), _) => file,
         (_, None, _) => Arc::new(Demo(raw.clone())),
     })
 }

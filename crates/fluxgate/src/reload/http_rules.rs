@@ -14,8 +14,9 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 
 use super::cache_file::CacheFile;
+use super::error::ReloadError;
 use super::rule_files::compile_files;
-use super::snapshot::{CompiledRules, Document, ReloadError, Snapshot, run_blocking};
+use super::snapshot::{CompiledRules, Document, Snapshot, run_blocking};
 use super::source::{BoxFuture, KnownSnapshots, RuleSource};
 use crate::config::{Deployment, HttpRulesConfig};
 use crate::failure::{Exit, Failure};

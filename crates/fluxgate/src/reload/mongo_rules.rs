@@ -16,7 +16,8 @@ use mongodb::bson::{RawDocumentBuf, doc};
 use tokio::sync::Notify;
 
 use super::cache_file::CacheFile;
-use super::snapshot::{CompiledRules, ReloadError, Snapshot, run_blocking};
+use super::error::ReloadError;
+use super::snapshot::{CompiledRules, Snapshot, run_blocking};
 use super::source::{BoxFuture, KnownSnapshots, RuleSource};
 use crate::config::{Deployment, MongoRulesConfig};
 use compile::compile;

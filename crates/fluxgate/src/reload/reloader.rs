@@ -1,4 +1,5 @@
-//! Reloads the rules when their source changes, on SIGHUP and on request.
+//! Reloads the rules when their source changes, on SIGHUP and on request, with the settings that
+//! stand beside them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,13 +14,16 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::changes::{log_changes, log_warnings};
+use super::error::ReloadError;
 use super::messages::listen;
-use super::snapshot::{CompiledRules, ReloadError, Snapshot, run_blocking};
+use super::settings::Settings;
+use super::snapshot::{CompiledRules, Snapshot, run_blocking};
 use super::source::{KnownSnapshots, RuleSource};
-use crate::config::{Filter, source_warnings};
+use crate::config::source_warnings;
 use crate::engine::Engine;
 use crate::events::Events;
 use crate::failure::Failure;
+use crate::telemetry::ReloadedPart;
 use crate::watch::{DirectoryWatch, next_signal, wait_until_quiet};
 
 /// The longest wait before a service without rules tries again.
@@ -70,8 +74,8 @@ pub(crate) struct RuleReloader {
     refused: Option<RefusedSnapshot>,
     /// Deletes the state of replaced rules; started when first needed.
     cleaner: Option<StaleStateCleaner>,
-    /// The filters that use the rules.
-    filters: Vec<Filter>,
+    /// The settings, whose filters use the rules.
+    settings: Option<Arc<dyn Settings>>,
     /// The warnings about the active rules.
     about_rules: BTreeSet<String>,
     /// The warnings about sources of the filters that have been logged. Each is logged once.
@@ -114,13 +118,8 @@ enum ReloadCause {
 }
 
 impl RuleReloader {
-    /// Creates the reloader of the rules of the engine, which these filters use, and a handle to
-    /// it.
-    pub(crate) fn new(
-        events: Arc<Events>,
-        source: Arc<dyn RuleSource>,
-        filters: Vec<Filter>,
-    ) -> (Self, ReloadHandle) {
+    /// Creates the reloader of the rules of the engine, and a handle to it.
+    pub(crate) fn new(events: Arc<Events>, source: Arc<dyn RuleSource>) -> (Self, ReloadHandle) {
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
         let handle = ReloadHandle {
             requests: sender,
@@ -135,11 +134,19 @@ impl RuleReloader {
             active: None,
             refused: None,
             cleaner: None,
-            filters,
+            settings: None,
             about_rules: BTreeSet::new(),
             warned: BTreeSet::new(),
         };
         (reloader, handle)
+    }
+
+    /// Applies these settings with the rules from now on, if the source holds both. Returns whether
+    /// it does.
+    pub(crate) fn follow(&mut self, settings: Arc<dyn Settings>) -> bool {
+        let is_followed = self.source.follow(&settings);
+        self.settings = Some(settings);
+        is_followed
     }
 
     /// Reads the first rules, unless a server has them. They must be valid for the service to
@@ -227,7 +234,7 @@ impl RuleReloader {
             self.active = Some(snapshot);
             if self.refused.take().is_some() || occasion == ReloadCause::Requested {
                 tracing::info!("the rules are unchanged");
-                self.engine.telemetry().record_reload(true);
+                self.record(true);
             }
             return Ok(());
         }
@@ -240,6 +247,9 @@ impl RuleReloader {
         let (source, read) = (Arc::clone(&self.source), Arc::clone(&snapshot));
         match run_blocking(move || source.compile(&read)).await {
             Ok(compiled) => {
+                if let Some(settings) = &compiled.settings {
+                    settings.load().await;
+                }
                 self.swap_rules(compiled);
                 self.active = Some(snapshot);
                 self.refused = None;
@@ -312,7 +322,7 @@ impl RuleReloader {
         let is_known = known.is_some_and(|it| it.snapshot == snapshot && it.error.is_same(&error));
         if !is_known || occasion == ReloadCause::Requested {
             // Before the log: an alert on the line finds the metric changed.
-            self.engine.telemetry().record_reload(false);
+            self.record(false);
             let is_read = matches!(error, ReloadError::Invalid(_));
             let kept = match self.engine.rules() {
                 Some(_) if is_read => "new rules are refused; the active rules stay",
@@ -345,19 +355,37 @@ impl RuleReloader {
     }
 
     fn activate(&mut self, compiled: CompiledRules, from: ReadFrom) {
-        let CompiledRules { rules, warnings } = compiled;
+        let CompiledRules {
+            rules,
+            warnings,
+            settings,
+        } = compiled;
         let names_identities = self.engine.telemetry().names_identities();
         // The first rules are not a change.
         let before = self.engine.rules();
-        let changes = before.map(|before| rules.changes_since(&before));
+        let changes = before.as_ref().map(|it| rules.changes_since(it));
         let sets = rules.iter().count();
         let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
-        let about_sources = source_warnings(&self.filters, &rules);
         if from == ReadFrom::Source {
             // Before the swap: a caller that sees the new limits finds the metric changed.
-            self.engine.telemetry().record_reload(true);
+            self.record(true);
         }
-        let replaced = self.engine.swap_rules(rules);
+        let mut replaced = None;
+        if let Some(settings) = settings {
+            // The filters before need the rule sets before, and the new ones the new ones.
+            if let Some(before) = before
+                && before.iter().any(|set| rules.get(set.name()).is_none())
+            {
+                let mut both = RuleSets::clone(&before).with_on_missing(rules.on_missing());
+                both.extend(rules.clone());
+                replaced = Some(self.engine.swap_rules(both));
+            }
+            settings.apply();
+        }
+        let filters = self.settings.as_ref().map(|settings| settings.filters());
+        let about_sources = source_warnings(&filters.unwrap_or_default(), &rules);
+        let last = self.engine.swap_rules(rules);
+        let replaced = replaced.unwrap_or(last);
         if has_resets(&replaced) {
             let engine = &self.engine;
             let cleaner = self
@@ -386,6 +414,11 @@ impl RuleReloader {
 }
 
 impl RuleReloader {
+    fn record(&self, is_valid: bool) {
+        let telemetry = self.engine.telemetry();
+        telemetry.record_reload(ReloadedPart::Rules, is_valid);
+    }
+
     /// Records new rules as an event. Those that came through the API have one already: the
     /// instance that was called knows who changed them.
     fn record_change(&self, changes: &[RuleChange]) {

@@ -9,8 +9,9 @@ use fluxgate_core::regular_file;
 use fluxgate_core::regular_file::MAX_BYTES;
 use fluxgate_core::rules::RuleOptions;
 
+use super::error::ReloadError;
 use super::rule_files::compile_files;
-use super::snapshot::{CompiledRules, Document, ReloadError, Snapshot, run_blocking};
+use super::snapshot::{CompiledRules, Document, Snapshot, run_blocking};
 use super::source::{BoxFuture, KnownSnapshots, RuleSource};
 use crate::config::Deployment;
 use crate::failure::{Exit, Failure};

@@ -7,7 +7,8 @@ use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::yaml::{Faults, Node, Value};
 use fluxgate_core::{RuleSets, RulesError};
 
-use super::snapshot::{CompiledRules, Document, ReloadError, invalid, no_rules, warning_lines};
+use super::error::{ReloadError, invalid};
+use super::snapshot::{CompiledRules, Document, no_rules, warning_lines};
 use crate::config::{Deployment, rule_file};
 
 /// Compiles the rules of all files, all or none. `source` names them together.
@@ -36,6 +37,7 @@ pub(super) fn compile_files(
     Ok(CompiledRules {
         rules: reader.rules,
         warnings: reader.warnings,
+        settings: None,
     })
 }
 

@@ -1,13 +1,15 @@
-//! The content of a rule source at one moment, and why it is refused.
+//! The content of a rule source at one moment, and the rules in it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use fluxgate_core::RuleSets;
 use fluxgate_core::rules::RuleOptions;
 use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
 
+use super::error::{ReloadError, invalid};
+use super::settings::{PreparedSettings, Settings};
 use crate::config::{Deployment, RawConfig, Rules};
-use crate::failure::{Exit, Failure};
 
 /// The content of a source at one moment, not yet checked.
 #[derive(Clone, Debug, Default)]
@@ -41,38 +43,8 @@ pub(crate) struct CompiledRules {
     pub(crate) rules: RuleSets,
     /// Lines about rules that are probably not intended, with their places.
     pub(crate) warnings: Vec<String>,
-}
-
-/// Why the content of a source is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ReloadError {
-    /// The source cannot be read.
-    #[error("{0}")]
-    Unreadable(String),
-    /// The server did not answer, or answered with an error.
-    #[error("{0}")]
-    NoAnswer(String),
-    /// The content is invalid; one line a fault.
-    #[error("{}", .0.join("\n"))]
-    Invalid(Vec<String>),
-}
-
-impl ReloadError {
-    /// Returns whether both have the same cause. The text of a failed call differs from
-    /// call to call.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        matches!((self, other), (Self::NoAnswer(_), Self::NoAnswer(_))) || self == other
-    }
-}
-
-impl From<ReloadError> for Failure {
-    fn from(error: ReloadError) -> Self {
-        let exit = match error {
-            ReloadError::Unreadable(_) | ReloadError::NoAnswer(_) => Exit::NoInput,
-            ReloadError::Invalid(_) => Exit::Config,
-        };
-        Self::new(exit, error)
-    }
+    /// The other settings, if they stand beside the rules and have changed.
+    pub(crate) settings: Option<Box<dyn PreparedSettings>>,
 }
 
 /// Returns rules without any set.
@@ -93,25 +65,29 @@ pub(super) fn warning_lines(source: impl fmt::Display, warnings: Vec<Fault>) -> 
     lines.collect()
 }
 
-/// Returns the rules in a config that holds them itself.
-pub(super) fn rules_of(raw: &RawConfig) -> Result<CompiledRules, ReloadError> {
-    let config = raw.check().map_err(|error| invalid(&error))?;
+/// Returns the rules in a config that holds them itself. `settings` prepares the rest.
+pub(super) fn rules_of(
+    raw: &RawConfig,
+    settings: Option<Arc<dyn Settings>>,
+) -> Result<CompiledRules, ReloadError> {
+    let mut config = raw.check().map_err(|error| invalid(&error))?;
     let deployment = Deployment::located(&config, |field| raw.place_of(field));
-    match config.rules {
+    // The settings do without rules.
+    match std::mem::replace(&mut config.rules, Rules::Inline(RuleSets::default())) {
         Rules::Inline(rules) => {
             let mut warnings = raw.rule_warnings(&rules, &deployment);
             warnings.extend(deployment.missing_rule_sets(&rules, "the config"));
-            Ok(CompiledRules { rules, warnings })
+            let settings = settings.map(|settings| settings.prepare(raw, config));
+            Ok(CompiledRules {
+                rules,
+                warnings,
+                settings: settings.transpose()?.flatten(),
+            })
         }
         _ => Err(ReloadError::Unreadable(
             "a change of `rules_from` needs a restart".into(),
         )),
     }
-}
-
-/// Splits an error whose text has one line a fault.
-pub(super) fn invalid(error: &impl fmt::Display) -> ReloadError {
-    ReloadError::Invalid(error.to_string().lines().map(str::to_owned).collect())
 }
 
 /// Runs `work` on a thread that serves no requests.

@@ -10,7 +10,9 @@ use fluxgate_redis::RuleStore;
 use tokio::sync::Notify;
 
 use super::cache_file::CacheFile;
-use super::snapshot::{CompiledRules, ReloadError, Snapshot};
+use super::error::ReloadError;
+use super::settings::Settings;
+use super::snapshot::{CompiledRules, Snapshot};
 use crate::failure::Failure;
 
 /// A future of a [`RuleSource`].
@@ -58,6 +60,12 @@ pub(crate) trait RuleSource: fmt::Debug + fmt::Display + Send + Sync {
     /// Returns the store of the rules, if the admin API can write them.
     fn rule_store(&self) -> Option<&RuleStore> {
         None
+    }
+
+    /// Prepares these settings with the rules from now on, if the source holds both. Returns
+    /// whether it does.
+    fn follow(&self, _settings: &Arc<dyn Settings>) -> bool {
+        false
     }
 
     /// Returns the failure of a start for which the source cannot be read.

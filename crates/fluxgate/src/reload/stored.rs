@@ -10,8 +10,9 @@ use fluxgate_core::yaml::{Fault, Node, Value};
 use fluxgate_core::{RuleSets, RulesError, StoreError};
 use fluxgate_redis::{RuleStore, StoredRules, reason};
 
+use super::error::ReloadError;
 use super::json::parse_json;
-use super::snapshot::{CompiledRules, Document, ReloadError, Snapshot, no_rules, warning_lines};
+use super::snapshot::{CompiledRules, Document, Snapshot, no_rules, warning_lines};
 use super::source::{BoxFuture, KnownSnapshots, RuleSource};
 use crate::config::Deployment;
 
@@ -106,7 +107,11 @@ impl RuleSource for RedisRules {
         let source = "the stored rules";
         warnings.extend(self.deployment.missing_rule_sets(&rules, source));
         if wrong.is_empty() {
-            Ok(CompiledRules { rules, warnings })
+            Ok(CompiledRules {
+                rules,
+                warnings,
+                settings: None,
+            })
         } else {
             Err(ReloadError::Invalid(wrong))
         }

@@ -14,14 +14,17 @@ use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig};
 
 use crate::config::{Config, Secret, SecretError, Tls};
 use crate::failure::{Exit, Failure};
-use crate::watch::{FileValue, ReloadedFile};
+use crate::watch::{FileValue, LoadedFile, ReloadedFile};
 
 /// The current certificate of a listener.
 pub(super) type Certificate = ReloadedFile<CertificateFiles>;
 
+/// A certificate that is not in use yet.
+pub(crate) type LoadedCertificate = LoadedFile<CertificateFiles>;
+
 /// The files of a listener's certificate.
-#[derive(Clone, Debug)]
-pub(super) struct CertificateFiles {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CertificateFiles {
     listener: Listener,
     tls: Tls,
     /// The config section that names them.

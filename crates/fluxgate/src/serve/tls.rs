@@ -10,7 +10,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls};
 use tokio_util::sync::CancellationToken;
 
-use super::certificate::{Certificate, CertificateFiles};
+use super::certificate::{Certificate, CertificateError, CertificateFiles, LoadedCertificate};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::telemetry::Telemetry;
@@ -46,6 +46,21 @@ impl ListenerTls {
             },
             telemetry: Arc::clone(telemetry),
         }))
+    }
+
+    /// Reads the certificate that another configuration names, if it is another one.
+    pub(crate) fn load_other(
+        &self,
+        config: &Config,
+    ) -> Result<Option<LoadedCertificate>, CertificateError> {
+        let files = CertificateFiles::of(self.listener, config);
+        let other = files.filter(|files| *files != self.certificate.source());
+        other.map(LoadedCertificate::new).transpose()
+    }
+
+    /// Uses this certificate for connections from now on.
+    pub(crate) fn replace(&self, certificate: LoadedCertificate) {
+        self.certificate.replace(certificate);
     }
 
     /// Reloads the certificate when its files change. Never returns.

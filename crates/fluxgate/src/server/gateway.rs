@@ -5,8 +5,8 @@ use std::sync::Arc;
 use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::{Decision, RequestContext};
 use fluxgate_gateway::{
-    CallEnd, CallObserver, Gateway, LlmConfig, McpConfig, Observers, RequestObserver, RouteConfig,
-    UpstreamChange, UpstreamConfig, UpstreamObserver, UpstreamTarget,
+    CallEnd, CallObserver, Gateway, LlmConfig, McpConfig, Observers, PreparedConfig,
+    RequestObserver, RouteConfig, UpstreamChange, UpstreamConfig, UpstreamObserver, UpstreamTarget,
 };
 use fluxgate_http::server::{DescriptorShare, Listener, Origin};
 
@@ -28,23 +28,31 @@ pub(super) fn gateway(
     if config.listen.gateway.is_none() {
         return Ok(None);
     }
-    let gateway = &config.gateway;
-    let routes = gateway.routes.iter().enumerate();
-    let routes = routes.map(|(index, route)| route_config(index, route, filters));
-    let config = fluxgate_gateway::Config {
-        routes: routes.collect::<Result<_, _>>()?,
-        timeouts: gateway.timeouts,
-        limits: gateway.limits,
-        llm_buffer: gateway.llm_buffer,
-    };
+    let prepared = PreparedConfig::new(config_of(config, filters)?);
+    let prepared = prepared.map_err(|error| Failure::new(Exit::Config, error))?;
     let observers = Observers {
         upstreams: Arc::new(UpstreamEvents(Arc::clone(events))),
         requests,
     };
     let engine = Arc::clone(events.engine());
-    let gateway = Gateway::new(config, engine, observers, descriptors);
-    let gateway = gateway.map_err(|error| Failure::new(Exit::Config, error))?;
+    let gateway = Gateway::new(prepared, engine, observers, descriptors);
     Ok(Some(Arc::new(gateway)))
+}
+
+/// Returns the configuration of the gateway, with the content of the files that it names.
+pub(super) fn config_of(
+    config: &Config,
+    filters: &Filters,
+) -> Result<fluxgate_gateway::Config, SecretError> {
+    let gateway = &config.gateway;
+    let routes = gateway.routes.iter().enumerate();
+    let routes = routes.map(|(index, route)| route_config(index, route, filters));
+    Ok(fluxgate_gateway::Config {
+        routes: routes.collect::<Result<_, _>>()?,
+        timeouts: gateway.timeouts,
+        limits: gateway.limits,
+        llm_buffer: gateway.llm_buffer,
+    })
 }
 
 /// Returns the route with this index.

@@ -56,12 +56,23 @@ pub(super) struct Metrics {
     pub(super) access_log_lost: Arc<AtomicU64>,
 }
 
-/// The results of loading the rules.
+/// What is loaded and reloaded by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReloadedPart {
+    /// The rules, with the settings if these stand beside them.
+    Rules,
+    /// The settings of a config whose rules come from elsewhere.
+    Settings,
+}
+
+/// The results of loading the rules and the settings.
 #[derive(Debug, Default)]
 struct ReloadStatus {
-    /// Whether the rules were valid the last time: 0 or 1.
-    last_valid: AtomicU64,
-    /// When the rules were last valid, in seconds since 1970.
+    /// Whether a part has ever been valid: 0 or 1.
+    was_valid: AtomicU64,
+    /// The parts that were not valid the last time: a bit for each.
+    invalid: AtomicU64,
+    /// When a part was last valid, in seconds since 1970.
     last_valid_at: AtomicU64,
     failures: AtomicU64,
 }
@@ -180,17 +191,17 @@ impl Metrics {
             .count(|shard| shard.responses[listener as usize][class].add(1));
     }
 
-    /// Records whether the rules were valid when they were loaded at `now`, since 1970.
-    pub(super) fn record_reload(&self, is_valid: bool, now: Duration) {
-        let reload = &self.reload;
+    /// Records whether a part was valid when it was loaded at `now`, since 1970.
+    pub(super) fn record_reload(&self, part: ReloadedPart, is_valid: bool, now: Duration) {
+        let (reload, bit) = (&self.reload, 1 << part as u32);
         if is_valid {
             reload.last_valid_at.store(now.as_secs(), Ordering::Relaxed);
+            reload.was_valid.store(1, Ordering::Relaxed);
+            reload.invalid.fetch_and(!bit, Ordering::Relaxed);
         } else {
             reload.failures.fetch_add(1, Ordering::Relaxed);
+            reload.invalid.fetch_or(bit, Ordering::Relaxed);
         }
-        reload
-            .last_valid
-            .store(u64::from(is_valid), Ordering::Relaxed);
     }
 }
 
@@ -280,8 +291,8 @@ mod tests {
     #[test]
     fn a_failed_reload_keeps_the_time_of_the_last_successful_one() {
         let metrics = Metrics::new(Duration::ZERO);
-        metrics.record_reload(true, Duration::from_secs(7));
-        metrics.record_reload(false, Duration::from_secs(9));
+        metrics.record_reload(ReloadedPart::Rules, true, Duration::from_secs(7));
+        metrics.record_reload(ReloadedPart::Settings, false, Duration::from_secs(9));
         let text = render_metrics(&metrics, &StoreGauges::default(), &HoldCounts::default());
         for line in [
             "fluxgate_config_last_reload_successful 0",

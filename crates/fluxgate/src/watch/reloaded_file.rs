@@ -1,8 +1,8 @@
 //! A value that is built from files, and rebuilt when they change: certificates and tokens.
 //! (`reload` reloads rules.)
 
-use std::fmt::Display;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::fmt::{self, Display};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,27 +35,63 @@ pub(crate) trait FileValue: Clone + Send + 'static {
 }
 
 /// The value that was last built from valid files.
-#[derive(Debug)]
-pub(crate) struct ReloadedFile<S: FileValue> {
-    source: S,
-    last: RwLock<(S::Content, Arc<S::Value>)>,
+pub(crate) struct ReloadedFile<S: FileValue>(RwLock<LoadedFile<S>>);
+
+impl<S: FileValue> fmt::Debug for ReloadedFile<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReloadedFile").finish_non_exhaustive()
+    }
 }
 
-impl<S: FileValue> ReloadedFile<S> {
-    /// Builds the value for the first time.
+/// A value, and what it was built from.
+#[derive(Debug)]
+pub(crate) struct LoadedFile<S: FileValue> {
+    source: S,
+    content: S::Content,
+    value: Arc<S::Value>,
+    /// How often the source was replaced.
+    replaced: u64,
+}
+
+impl<S: FileValue> LoadedFile<S> {
+    /// Reads the files and builds the value.
     pub(crate) fn new(source: S) -> Result<Self, S::Error> {
         let content = source.read()?;
         let value = Arc::new(source.build(&content)?);
         Ok(Self {
             source,
-            last: RwLock::new((content, value)),
+            content,
+            value,
+            replaced: 0,
         })
+    }
+}
+
+impl<S: FileValue> ReloadedFile<S> {
+    /// Builds the value for the first time.
+    pub(crate) fn new(source: S) -> Result<Self, S::Error> {
+        Ok(Self(RwLock::new(LoadedFile::new(source)?)))
     }
 
     /// Returns the current value.
     pub(crate) fn current(&self) -> Arc<S::Value> {
-        let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&last.1)
+        Arc::clone(&self.read().value)
+    }
+
+    /// Returns the files.
+    pub(crate) fn source(&self) -> S {
+        self.read().source.clone()
+    }
+
+    /// Uses other files from now on.
+    pub(crate) fn replace(&self, mut loaded: LoadedFile<S>) {
+        let mut last = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        loaded.replaced = last.replaced + 1;
+        *last = loaded;
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, LoadedFile<S>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Rebuilds the value whenever the files change; never returns. A bad file is
@@ -72,12 +108,12 @@ impl<S: FileValue> ReloadedFile<S> {
                 Ok(false) => {}
                 Ok(true) => {
                     logged = None;
-                    tracing::info!("{}", self.source.replaced_message());
+                    tracing::info!("{}", self.source().replaced_message());
                 }
                 Err(error) => {
                     let error = error.to_string();
                     if logged.as_ref() != Some(&error) {
-                        tracing::error!(%error, "{}", self.source.kept_message());
+                        tracing::error!(%error, "{}", self.source().kept_message());
                         logged = Some(error);
                     }
                 }
@@ -92,17 +128,22 @@ impl<S: FileValue> ReloadedFile<S> {
     /// finds the same.
     async fn reload(&self, unconfirmed: &mut Option<S::Content>) -> Result<bool, S::Error> {
         let before = unconfirmed.take();
-        let source = self.source.clone();
+        let (source, replaced) = {
+            let last = self.read();
+            (last.source.clone(), last.replaced)
+        };
+        let reading = source.clone();
         // A hanging file system must not block signals or other work of this thread.
-        let read = tokio::task::spawn_blocking(move || source.read()).await;
+        let read = tokio::task::spawn_blocking(move || reading.read()).await;
         let Ok(content) = read else {
             // The runtime shuts down.
             return Ok(false);
         };
         let content = content?;
         let is_same = {
-            let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
-            last.0 == content
+            let last = self.read();
+            // Other files may be in use by now.
+            last.replaced != replaced || last.content == content
         };
         if is_same {
             return Ok(false);
@@ -111,7 +152,7 @@ impl<S: FileValue> ReloadedFile<S> {
             *unconfirmed = Some(content);
             return Ok(false);
         }
-        let built = self.source.build(&content);
+        let built = source.build(&content);
         // Invalid content stays invalid, so the next read need not confirm it.
         let value = match built {
             Ok(value) => Arc::new(value),
@@ -120,8 +161,11 @@ impl<S: FileValue> ReloadedFile<S> {
                 return Err(error);
             }
         };
-        let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
-        *last = (content, value);
+        let mut last = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if last.replaced != replaced {
+            return Ok(false);
+        }
+        (last.content, last.value) = (content, value);
         Ok(true)
     }
 }
@@ -198,5 +242,19 @@ mod tests {
                 "{content}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn other_files_are_followed_once_they_are_in_use() {
+        let [first, second] = ["a", "bb"].map(|content| File(Arc::new(Mutex::new(content))));
+        let reloaded = ReloadedFile::new(first.clone()).unwrap();
+        reloaded.replace(LoadedFile::new(second.clone()).unwrap());
+        assert_eq!(*reloaded.current(), 2);
+        *first.0.lock().unwrap() = "aaaa";
+        *second.0.lock().unwrap() = "bbb";
+        let mut unconfirmed = None;
+        assert_eq!(reloaded.reload(&mut unconfirmed).await, Ok(false));
+        assert_eq!(reloaded.reload(&mut unconfirmed).await, Ok(true));
+        assert_eq!(*reloaded.current(), 3);
     }
 }

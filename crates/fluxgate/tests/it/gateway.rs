@@ -12,6 +12,7 @@ mod http2;
 mod http2_upstreams;
 mod limits;
 mod outages;
+mod reload;
 mod retries;
 mod rewriting;
 mod routing;

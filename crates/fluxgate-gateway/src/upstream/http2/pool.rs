@@ -1,6 +1,7 @@
 //! The connections to an upstream over HTTP/2. Each core has its own.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,10 +11,15 @@ use tokio::time::Instant;
 
 use super::connection::{Http2Connection, StreamSlot};
 use crate::error::GatewayError;
+use crate::upstream::route_upstream::ServerState;
+use crate::upstream::server::Upstream;
+
+/// A server, and the connections of this core to it.
+type ServerPool = (Arc<ServerState>, Arc<Http2Pool>);
 
 thread_local! {
-    /// By the number of the upstream.
-    static POOLS: RefCell<Vec<Arc<Http2Pool>>> = const { RefCell::new(Vec::new()) };
+    /// By the number of the server.
+    static POOLS: RefCell<BTreeMap<usize, ServerPool>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// The connections of a core to one upstream.
@@ -77,12 +83,11 @@ impl DialFailure {
 
 impl Http2Pool {
     /// Returns the connections of this core to an upstream.
-    pub(crate) fn of(upstream: usize) -> Arc<Self> {
+    pub(crate) fn of(upstream: &Upstream) -> Arc<Self> {
         POOLS.with_borrow_mut(|all| {
-            if all.len() <= upstream {
-                all.resize_with(upstream + 1, Arc::default);
-            }
-            Arc::clone(&all[upstream])
+            let pool = all.entry(upstream.number);
+            let (_, pool) = pool.or_insert_with(|| (Arc::clone(&upstream.server), Arc::default()));
+            Arc::clone(pool)
         })
     }
 
@@ -156,9 +161,10 @@ impl Drop for DialAttempt {
     }
 }
 
-/// Closes connections of this core that have been idle for `timeout`, and those that take no more
-/// requests once the last one has ended.
+/// Closes connections of this core that have been idle for `timeout`, and, once their last request
+/// has ended, those that take no more and those to servers that have been removed.
 pub(crate) fn close_expired(timeout: Duration) {
+    POOLS.with_borrow_mut(|all| all.retain(|_, (server, _)| !server.is_removed()));
     let now = Instant::now();
     for_each_pool(|state| {
         state.open.retain_mut(|pooled| {
@@ -189,7 +195,7 @@ pub(crate) fn close_one_idle() -> bool {
 
 fn for_each_pool(mut visit: impl FnMut(&mut PoolState)) {
     POOLS.with_borrow(|all| {
-        for pool in all {
+        for (_, pool) in all.values() {
             visit(&mut pool.lock());
         }
     });

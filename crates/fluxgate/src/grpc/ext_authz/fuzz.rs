@@ -13,7 +13,7 @@ use super::messages::{
 };
 use super::service::AuthorizationService;
 use crate::config::{Config, RawConfig, Rules};
-use crate::engine::{Engine, Filters};
+use crate::engine::{Engine, Filters, LiveFilters};
 
 const CONFIG: &str = "
 filters:
@@ -53,7 +53,7 @@ pub fn ext_authz(bytes: &[u8]) {
     let engine = Engine::in_memory();
     engine.swap_rules(rules.clone());
     let filters = Filters::new(config).expect("the config verifies no tokens");
-    let service = AuthorizationService::new(Arc::new(engine), filters);
+    let service = AuthorizationService::new(Arc::new(engine), LiveFilters::new(filters));
     let request = Request::new(message);
     let runtime = Builder::new_current_thread()
         .enable_time()

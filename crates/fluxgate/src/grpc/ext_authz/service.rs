@@ -19,7 +19,7 @@ use super::messages::{
     AUTHORIZATION_SERVICE, AttributeContext, CheckRequest, CheckResponse, HttpRequest,
 };
 use crate::described_request::evaluate;
-use crate::engine::{Engine, EngineError, Filters};
+use crate::engine::{Engine, EngineError, Filters, LiveFilters};
 use crate::grpc::unary::{self, BoxedFuture, UnaryMethod};
 
 const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
@@ -30,7 +30,7 @@ const FILTER: &[u8] = b"filter";
 #[derive(Clone, Debug)]
 pub(in crate::grpc) struct AuthorizationService {
     engine: Arc<Engine>,
-    filters: Filters,
+    filters: LiveFilters,
 }
 
 /// Why a call cannot be decided, whatever the client's request.
@@ -79,7 +79,7 @@ impl UnaryMethod<CheckRequest> for AuthorizationService {
 }
 
 impl AuthorizationService {
-    pub(in crate::grpc) fn new(engine: Arc<Engine>, filters: Filters) -> Self {
+    pub(in crate::grpc) fn new(engine: Arc<Engine>, filters: LiveFilters) -> Self {
         Self { engine, filters }
     }
 
@@ -95,7 +95,8 @@ impl AuthorizationService {
     ) -> Result<CheckResponse, Status> {
         let default = AttributeContext::default();
         let attributes = request.get_ref().attributes.as_ref().unwrap_or(&default);
-        let call = self.filter(attributes).and_then(|filter| {
+        let filters = self.filters.current();
+        let call = filter_of(attributes, &filters).and_then(|filter| {
             let http = attributes.request.as_ref().and_then(|it| it.http.as_ref());
             Ok((filter, http.ok_or(BadCall::NoHttpRequest)?))
         });
@@ -140,21 +141,24 @@ impl AuthorizationService {
         let outcome = evaluate(&self.engine, filter, request, &origin).await;
         answer(outcome, filter, grpc)
     }
+}
 
-    /// Returns the named filter, or the only one.
-    fn filter(&self, attributes: &AttributeContext) -> Result<&Filter, BadCall> {
-        let mut extensions = attributes.context_extensions.iter();
-        let filter = match extensions.find(|entry| entry.key == FILTER) {
-            Some(entry) => {
-                let name = String::from_utf8_lossy(&entry.value);
-                let filter = self.filters.get(&name);
-                filter.ok_or_else(|| BadCall::UnknownFilter(name.into_owned()))
-            }
-            None if self.filters.is_empty() => Err(BadCall::NoFilters),
-            None => self.filters.only().ok_or(BadCall::NoFilterName),
-        };
-        filter.map(|filter| &**filter)
-    }
+/// Returns the named filter, or the only one.
+fn filter_of<'f>(
+    attributes: &AttributeContext,
+    filters: &'f Filters,
+) -> Result<&'f Filter, BadCall> {
+    let mut extensions = attributes.context_extensions.iter();
+    let filter = match extensions.find(|entry| entry.key == FILTER) {
+        Some(entry) => {
+            let name = String::from_utf8_lossy(&entry.value);
+            let filter = filters.get(&name);
+            filter.ok_or_else(|| BadCall::UnknownFilter(name.into_owned()))
+        }
+        None if filters.is_empty() => Err(BadCall::NoFilters),
+        None => filters.only().ok_or(BadCall::NoFilterName),
+    };
+    filter.map(|filter| &**filter)
 }
 
 /// Returns the address of the client's connection to Envoy.

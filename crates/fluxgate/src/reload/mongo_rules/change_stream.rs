@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::connection::{Connection, reason};
-use crate::reload::snapshot::ReloadError;
+use crate::reload::error::ReloadError;
 
 /// The codes of servers without change streams: a standalone server, one that does not implement
 /// them, and one that does not know them.

@@ -7,7 +7,8 @@ use fluxgate_import::openfluxgate_documents;
 
 use super::documents::{DocumentConverter, field_at, shortened};
 use crate::config::Deployment;
-use crate::reload::snapshot::{CompiledRules, Document, ReloadError};
+use crate::reload::error::ReloadError;
+use crate::reload::snapshot::{CompiledRules, Document};
 
 /// The most characters of a message, which may quote values of any length.
 const MAX_MESSAGE: usize = 1_000;
@@ -58,7 +59,11 @@ pub(super) fn compile(
         warnings.push(places.line(warning.position, &message));
     }
     warnings.extend(deployment.missing_rule_sets(&rules, namespace));
-    Ok(CompiledRules { rules, warnings })
+    Ok(CompiledRules {
+        rules,
+        warnings,
+        settings: None,
+    })
 }
 
 /// Finds documents and fields by the positions of their values.

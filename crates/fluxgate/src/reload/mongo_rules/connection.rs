@@ -14,7 +14,8 @@ use mongodb::{Client, Collection, ServerType};
 use tokio::sync::{Mutex, Notify};
 
 use crate::config::{MongoRulesConfig, MongoUrl, MongoUrlSource, Secret};
-use crate::reload::snapshot::{ReloadError, run_blocking};
+use crate::reload::error::ReloadError;
+use crate::reload::snapshot::run_blocking;
 
 /// How long to look for a server, unless the connection string says otherwise. The next attempt
 /// goes on where this one has ended.

@@ -70,13 +70,14 @@ pub(in crate::telemetry) fn render_metrics(
 }
 
 fn render_reload(reload: &ReloadStatus, out: &mut Exposition) {
-    let help = "Whether the last reload of the rules succeeded.";
+    let help = "Whether the last reload of the rules and of the settings succeeded.";
     let name = "fluxgate_config_last_reload_successful";
-    out.one(name, Kind::Gauge, help, get(&reload.last_valid));
-    let help = "Time of the last successful reload of the rules, in seconds since 1970.";
+    let is_valid = get(&reload.was_valid) == 1 && get(&reload.invalid) == 0;
+    out.one(name, Kind::Gauge, help, u64::from(is_valid));
+    let help = "Time of the last successful reload of rules or settings, in seconds since 1970.";
     let name = "fluxgate_config_last_reload_success_timestamp_seconds";
     out.one(name, Kind::Gauge, help, get(&reload.last_valid_at));
-    let help = "Failed reloads of the rules.";
+    let help = "Failed reloads of rules and settings.";
     let name = "fluxgate_config_reload_failures_total";
     out.one(name, Kind::Counter, help, get(&reload.failures));
 }

@@ -16,6 +16,7 @@ pub(crate) struct Upstream {
 struct Shared {
     requests: Mutex<Vec<ReceivedRequest>>,
     connections: AtomicUsize,
+    open: AtomicUsize,
     streams: Mutex<Vec<TcpStream>>,
     is_stopped: AtomicBool,
     respond: Box<Respond>,
@@ -80,6 +81,7 @@ impl Upstream {
         let shared = Arc::new(Shared {
             requests: Mutex::default(),
             connections: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
             streams: Mutex::default(),
             is_stopped: AtomicBool::new(false),
             respond: Box::new(respond),
@@ -117,6 +119,11 @@ impl Upstream {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of open connections.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
     /// Closes all connections, as servers do with idle ones.
     pub(crate) fn close_connections(&self) {
         for stream in self.shared.streams.lock().unwrap().drain(..) {
@@ -150,7 +157,11 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             .unwrap()
             .push(stream.try_clone().unwrap());
         let shared = Arc::clone(shared);
-        thread::spawn(move || serve(stream, &shared));
+        shared.open.fetch_add(1, Ordering::Relaxed);
+        thread::spawn(move || {
+            serve(stream, &shared);
+            shared.open.fetch_sub(1, Ordering::Relaxed);
+        });
     }
 }
 
