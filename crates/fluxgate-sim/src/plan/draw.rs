@@ -166,10 +166,7 @@ impl Draw {
                     set.push(self.rule(number, kind, shared));
                 }
                 if self.theme == Theme::Holds {
-                    set.push(self.slots(0));
-                    if kinds.len() > 1 {
-                        set.push(self.slots(1));
-                    }
+                    set.push(self.slots());
                 }
                 let rules = set.join(", ");
                 format!("{{ rule_sets: {{ api: {{ on_error: deny, rules: [ {rules} ] }} }} }}")
@@ -245,7 +242,7 @@ impl Draw {
         )
     }
 
-    fn slots(&mut self, number: usize) -> String {
+    fn slots(&mut self) -> String {
         let scope = if self.random.below(3) == 0 {
             "global"
         } else {
@@ -254,7 +251,7 @@ impl Draw {
         let capacity = self.random.between(1, 4);
         let hold = self.random.between(1, 4);
         format!(
-            "{{ id: slots{number}, scope: {scope}, algorithm: concurrency, hold: {hold}s, bands: [ {{ id: s, capacity: {capacity} }} ] }}"
+            "{{ id: slots, scope: {scope}, algorithm: concurrency, hold: {hold}s, bands: [ {{ id: s, capacity: {capacity} }} ] }}"
         )
     }
 
