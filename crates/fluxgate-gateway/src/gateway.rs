@@ -1,5 +1,6 @@
 //! The gateway: what all connections share.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -168,17 +169,19 @@ impl<E: Engine> Gateway<E> {
         // They end when this is dropped.
         let mut checks = HealthChecks::default();
         let mut interval = tokio::time::interval(SAMPLE_INTERVAL);
+        // Checks over HTTP/2 leave connections on this thread.
+        let mut closing_idle = pin!(self.close_idle_upstreams());
         loop {
             checks.follow(self.config().policy.routes(), |check| {
                 let gateway = Arc::clone(&self);
                 async move { check.run(|| gateway.config()).await }
             });
-            let reloaded = self.reloaded.notified();
-            let mut reloaded = std::pin::pin!(reloaded);
+            let mut reloaded = pin!(self.reloaded.notified());
             loop {
                 tokio::select! {
                     _ = interval.tick() => self.sample(),
                     () = &mut reloaded => break,
+                    () = &mut closing_idle => {}
                     () = closing.cancelled() => return,
                 }
             }

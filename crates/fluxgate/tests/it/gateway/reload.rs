@@ -58,7 +58,7 @@ fn metrics(service: &Service) -> String {
 fn routes_upstreams_and_filters_follow_the_config_file() {
     let upstreams = ["a", "b"].map(Upstream::with_body);
     let [a, b] = upstreams.each_ref().map(Upstream::url);
-    let service = run(&config(&[to(&[a.clone()])], ""));
+    let service = run(&config(&[to(std::slice::from_ref(&a))], ""));
     let mut http = client(&service);
     assert_eq!(http.get("/x").body, "a");
     // The same connection gets the new routes, with a filter whose rules are new as well.

@@ -165,8 +165,9 @@ fn expect_planted_events_to_be_found(traces: &LeaseTraces) {
         let mut planted = traces.clone();
         let mut lines = planted.instances.iter_mut().flatten();
         let line = lines.find(|line| line.contains(action)).unwrap();
-        *line = change(line);
-        assert!(planted.replay(LEASED).is_err(), "{line}");
+        let changed = change(line);
+        line.clone_from(&changed);
+        assert!(planted.replay(LEASED).is_err(), "{changed}");
     };
     plant(" spend 1 ", &|line| line.replace(" spend 1 ", " spend 2 "));
     plant(" receive ", &|line| line.replace(" receive ", " receive 1"));

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use super::*;
+use crate::http2_peers::Http2Upstream;
 
 /// Starts an upstream whose health checks fail if `is_healthy` says so.
 fn checked(is_healthy: bool) -> Upstream {
@@ -118,4 +119,29 @@ fn upstreams_that_leave_are_drained_and_checked_no_more() {
         http.get("/x");
         upstreams[0].requests().len() - checks(&upstreams[0]) > sent
     });
+}
+
+#[test]
+fn connections_over_http2_are_drained_as_well() {
+    let upstreams = [Http2Upstream::start(), Http2Upstream::start()];
+    let urls = upstreams.each_ref().map(Http2Upstream::url);
+    let service = run(&config(&[with_checks(&urls, "")], ""));
+    let mut http = client(&service);
+    let checked = |upstream: &Http2Upstream| {
+        let requests = upstream.requests();
+        let checks = requests.iter().filter(|it| it.target == "/healthz").count();
+        (checks, requests.len() - checks)
+    };
+    wait_until("both are checked and used", || {
+        http.get("/x");
+        upstreams
+            .iter()
+            .all(|it| checked(it).0 > 1 && checked(it).1 > 0)
+    });
+    reload(&service, &config(&[with_checks(&urls[1..], "")], ""));
+    // Those of the checks, too.
+    wait_until("all connections are closed", || {
+        upstreams[0].open_connections() == 0
+    });
+    assert!(upstreams[1].open_connections() > 0);
 }
