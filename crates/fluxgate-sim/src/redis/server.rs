@@ -419,10 +419,10 @@ mod tests {
 
     #[test]
     fn hash_slots_are_those_of_the_specification() {
-        assert_eq!(hash_slot(b"123456789"), 0x31c3 % 16_384);
+        assert_eq!(hash_slot(b"123456789"), 0x31c3);
         assert_eq!(hash_slot(b"foo"), 12_182);
         assert_eq!(hash_slot(b"{user}.a"), hash_slot(b"user"));
-        assert_eq!(hash_slot(b"foo{}x"), hash_slot(b"foo{}x"));
+        assert_ne!(hash_slot(b"foo{}x"), hash_slot(b"foo{}y"));
     }
 
     #[test]
