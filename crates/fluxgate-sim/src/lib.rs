@@ -27,7 +27,7 @@
 //!
 //! | to | run |
 //! |---|---|
-//! | try fresh seeds for 20 s | `cargo test -p fluxgate-sim --all-features fresh_seeds -- --nocapture` |
+//! | try fresh seeds for ten minutes | `FLUXGATE_LONG=1 cargo test -p fluxgate-sim --all-features fresh_seeds -- --nocapture` |
 //! | repeat a seed | the same with `FLUXGATE_SEED=N` |
 //! | try them for 10 minutes | the same with `FLUXGATE_LONG=1` |
 //! | find the planted bugs, with a table | the filter `every_planted_bug` |

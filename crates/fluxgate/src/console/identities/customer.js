@@ -145,11 +145,14 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
   }
 
   /** @param {Subject} subject */
-  const isShared = ({ rule }) => !isEveryone && rule.key.length === 0;
+  function isShared({ rule }) {
+    return !isEveryone && rule.key.length === 0;
+  }
 
   /** @param {Subject} subject */
-  const isFull = ({ states: bands, rule }) =>
-    rule.mode !== "shadow" && (bands ?? []).some(({ remaining }) => remaining === 0);
+  function isFull({ states: bands, rule }) {
+    return rule.mode !== "shadow" && (bands ?? []).some(({ remaining }) => remaining === 0);
+  }
 
   function arrange() {
     const isShown = (/** @type {Subject} */ each) =>

@@ -107,11 +107,11 @@ fn an_invalid_config_changes_nothing() {
     for (index, (bad, fault)) in [
         (
             next.replace("{ id: all,", "{ id: all, filters: [unknown],"),
-            "fluxgate.yaml:4:29: there is no filter `unknown`",
+            "fluxgate.yaml:4:28: there is no filter `unknown`",
         ),
         (
             next.replace("http://", "ftp://"),
-            "fluxgate.yaml:4:31: an upstream",
+            "fluxgate.yaml:4:30: an upstream",
         ),
         (
             next.replace("gateway:\n", "unknown:\n"),
@@ -137,7 +137,7 @@ fn an_invalid_config_changes_nothing() {
         ),
         (
             next[..next.find("upstreams").unwrap()].to_owned(),
-            "fluxgate.yaml:4:",
+            "not valid YAML",
         ),
     ]
     .into_iter()

@@ -68,7 +68,12 @@ fn the_effective_config_names_the_filter_and_the_sources() {
     let show = ["config", "show", "--config", "fluxgate.yaml"];
     let (code, stdout, stderr) = run(&show, "mcp: { filter: main }", attributes, LIMITS);
     assert_eq!(code, Some(0), "{stderr}");
-    for part in ["mcp:", "filter: main", "tool: mcp:name", "mcp:name"] {
+    for part in [
+        "mcp:",
+        "filter: main",
+        "tool: \"mcp:name\"",
+        "key: [user, \"mcp:name\"]",
+    ] {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
 }
@@ -78,7 +83,7 @@ fn rules_and_sources_of_calls_that_no_route_reads_are_warned_of() {
     let attributes = ", attributes: { tool: \"mcp:name\" }";
     let (_, _, stderr) = run(&VALIDATE, "mcp: { filter: main }", attributes, LIMITS);
     assert!(!stderr.contains("mcp:"), "{stderr}");
-    let (_, _, stderr) = run(&VALIDATE, "retry: { attempts: 1 }", attributes, LIMITS);
+    let (_, _, stderr) = run(&VALIDATE, "retry: { attempts: 2 }", attributes, LIMITS);
     for warning in [
         "filter `main`: `attributes.tool` comes from `mcp:name`, but no route has `mcp: { filter: main }`",
         "rule `t` never matches: requests of filter `main` have no attribute `mcp:name`",
