@@ -29,7 +29,6 @@
 //! |---|---|
 //! | try fresh seeds for ten minutes | `FLUXGATE_LONG=1 cargo test -p fluxgate-sim --all-features fresh_seeds -- --nocapture` |
 //! | repeat a seed | the same with `FLUXGATE_SEED=N` |
-//! | try them for 10 minutes | the same with `FLUXGATE_LONG=1` |
 //! | find the planted bugs, with a table | the filter `every_planted_bug` |
 //!
 //! # Add a fault
