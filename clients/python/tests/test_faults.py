@@ -183,7 +183,7 @@ class Faults(unittest.TestCase):
         # A call that the machine makes late fails, and costs another pause.
         late_calls = int(delayed / (DEADLINE / 2))
         self.assertLess(recovered - up_at, 1.0 + delayed + late_calls * (DEADLINE + PAUSE))
-        # Those sent while the first call was on its way were not decided: one call tries the service.
+        # Those sent while the first call was on its way were not decided: one call tries it.
         answered = min(it[1] for it in results if it[3] and it[0] > up_at)
         for begin, end, _, is_decided in results:
             if begin > answered and not is_decided:
