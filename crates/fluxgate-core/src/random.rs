@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use siphasher::sip::SipHasher13;
 
-/// Returns a random number, which nobody outside the process can guess.
+/// Returns a random number that other processes cannot guess.
 pub fn word() -> u64 {
     #[cfg(feature = "simulation")]
     if let Some(word) = crate::simulation::next_word() {

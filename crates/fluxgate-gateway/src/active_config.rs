@@ -1,4 +1,4 @@
-//! The configuration in force. A reload replaces it as a whole; what has begun ends on the one it
+//! The active configuration. A reload replaces it as a whole; what has begun ends on the one it
 //! began with.
 
 use hyper::server::conn::{http1, http2};
@@ -9,7 +9,7 @@ use crate::config::{Limits, Timeouts};
 use crate::forward::Forwarder;
 use crate::timeouts::StreamExecutor;
 
-/// The configuration in force. Requests take their routes from the one that they find at their
+/// The active configuration. Requests take their routes from the one that they find at their
 /// start, and connections their timeouts and limits.
 #[derive(Debug)]
 pub(crate) struct ActiveConfig<E> {

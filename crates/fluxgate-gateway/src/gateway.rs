@@ -131,12 +131,12 @@ impl<E: Engine> Gateway<E> {
         self.reloaded.notify_one();
     }
 
-    /// Returns the configuration in force.
+    /// Returns the active configuration.
     pub(crate) fn config(&self) -> Arc<ActiveConfig<E>> {
         self.config.load_full()
     }
 
-    /// Returns a view of the configuration in force for one connection, which then counts no
+    /// Returns a view of the active configuration for one connection, which then counts no
     /// reference for each request.
     pub(crate) fn config_cache(&self) -> ConfigCache<'_, E> {
         Cache::new(&self.config)
@@ -206,10 +206,10 @@ impl<E: Engine> Gateway<E> {
     }
 }
 
-/// A view of the configuration in force.
+/// A view of the active configuration.
 pub(crate) type ConfigCache<'g, E> = Cache<&'g ArcSwap<ActiveConfig<E>>, Arc<ActiveConfig<E>>>;
 
-/// Creates the configuration in force, with what the registry knows of its routes.
+/// Creates the active configuration, with what the registry knows of its routes.
 fn activate<E: Engine>(
     PreparedConfig { config, tls }: PreparedConfig,
     engine: &Arc<E>,

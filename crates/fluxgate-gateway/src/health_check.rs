@@ -130,7 +130,7 @@ impl HealthCheck {
         })
     }
 
-    /// Checks the upstream until this is dropped. `active` returns the configuration in force.
+    /// Checks the upstream until this is dropped. `active` returns the active configuration.
     pub(crate) async fn run<E>(mut self, active: impl Fn() -> Arc<ActiveConfig<E>>) {
         let mut interval = tokio::time::interval(self.settings.config.interval);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

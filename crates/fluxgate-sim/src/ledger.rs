@@ -73,8 +73,8 @@ struct BandFigures {
     max_wait: u64,
     /// How long slots may be held.
     longest_hold: Option<u64>,
-    /// The time that one unit takes to refill, in parts of a microsecond, of which there are as
-    /// many as the counter says.
+    /// The time that one unit takes to refill, in fractions of a microsecond. The counter says how
+    /// many make one.
     unit: i128,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Creates a ledger for these versions of the rules, of which all apply to each request.
+    /// Creates a ledger for these versions of the rules. All rules of a version apply to each request.
     pub(crate) fn new(versions: &[RuleSets], max_waits: u32) -> Self {
         let mut ledger = Self {
             bands: Vec::new(),

@@ -142,15 +142,7 @@ where
         if self.filter.reads_mcp_calls() || self.rules.as_ref().is_some_and(exempts_calls) {
             return None;
         }
-        let Self {
-            filter,
-            handler,
-            rules,
-            request,
-        } = self;
-        match Evaluation::new(filter, *handler, rules, *request, |context| {
-            context.without_call()
-        }) {
+        match self.plain_evaluation(RequestContextBuilder::without_call) {
             Ok(evaluation) => evaluation.refusal(decides).await,
             Err(error) => Some(error.into()),
         }
@@ -158,13 +150,7 @@ where
 
     /// Evaluates a request without a call.
     async fn evaluate_plain(&self) -> FilterOutcome<Decision> {
-        let Self {
-            filter,
-            handler,
-            rules,
-            request,
-        } = self;
-        match Evaluation::new(filter, *handler, rules, *request, |context| context) {
+        match self.plain_evaluation(|context| context) {
             Ok(evaluation) => evaluation.evaluate().await,
             Err(error) => error.into(),
         }
@@ -220,6 +206,20 @@ where
     fn head<'c>(&'c self, call: McpCall<'c>) -> CallHead<'c, D> {
         let head = self.request.head;
         CallHead { head, call }
+    }
+
+    /// Starts the evaluation of a request without a call.
+    fn plain_evaluation<'c>(
+        &'c self,
+        customize: impl FnOnce(RequestContextBuilder<'c>) -> RequestContextBuilder<'c>,
+    ) -> Result<Evaluation<'c, H>, ContextError> {
+        let Self {
+            filter,
+            handler,
+            rules,
+            request,
+        } = self;
+        Evaluation::new(filter, *handler, rules, *request, customize)
     }
 
     /// Starts the evaluation of a call. Rules may name its fields without a source.

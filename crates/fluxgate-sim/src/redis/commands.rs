@@ -405,8 +405,7 @@ impl Keyspace {
     }
 }
 
-/// Returns whether a text matches a pattern of `SCAN`, of which the stores use `*`, `?` and
-/// escapes.
+/// Returns whether a text matches a pattern of `SCAN`. The stores use only `*`, `?` and escapes.
 fn matches_glob(pattern: &[u8], text: &[u8]) -> bool {
     match (pattern, text) {
         ([], []) => true,

@@ -113,7 +113,7 @@ impl Filters {
     }
 }
 
-/// The filters in force, which a reload replaces.
+/// The active filters, which a reload replaces.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveFilters(Arc<ArcSwap<Filters>>);
 
@@ -122,7 +122,7 @@ impl LiveFilters {
         Self(Arc::new(ArcSwap::from_pointee(filters)))
     }
 
-    /// Returns the filters in force.
+    /// Returns the active filters.
     pub(crate) fn current(&self) -> Arc<Filters> {
         self.0.load_full()
     }

@@ -25,7 +25,7 @@ pub(crate) struct ConfigFile {
     logged: Mutex<Vec<String>>,
     /// Whether the last valid file had rules; `None` before the first.
     had_rules: Mutex<Option<bool>>,
-    /// The settings that follow the file, once they are in force.
+    /// The settings that follow the file, once they are active.
     settings: OnceLock<Arc<dyn Settings>>,
 }
 

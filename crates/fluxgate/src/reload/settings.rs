@@ -21,7 +21,7 @@ pub(crate) trait Settings: fmt::Debug + Send + Sync {
         config: Config,
     ) -> Result<Option<Box<dyn PreparedSettings>>, ReloadError>;
 
-    /// Returns the filters in force.
+    /// Returns the active filters.
     fn filters(&self) -> Vec<Filter>;
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct SettingsReloader {
 }
 
 impl SettingsReloader {
-    /// Creates the reloader of a file whose settings are in force.
+    /// Creates the reloader of a file whose settings are active.
     pub(crate) fn new(file: Arc<ConfigFile>, events: Arc<Events>) -> Self {
         Self {
             file,

@@ -23,7 +23,7 @@ pub(super) const KEY_WAIT: Duration = Duration::from_secs(2);
 /// The maximum number of changes that are logged for one reload.
 const MAX_LINES: usize = 20;
 
-/// The settings in force, and what uses them.
+/// The active settings, and what uses them.
 #[derive(Debug)]
 pub(super) struct LiveSettings {
     pub(super) gateway: Option<Arc<Gateway<Engine>>>,
@@ -38,7 +38,7 @@ pub(super) struct LiveSettings {
     pub(super) active: Mutex<ActiveSettings>,
 }
 
-/// The settings in force.
+/// The active settings.
 #[derive(Debug)]
 pub(super) struct ActiveSettings {
     pub(super) raw: RawConfig,
@@ -51,7 +51,7 @@ pub(super) struct ActiveSettings {
 struct Prepared {
     live: Arc<LiveSettings>,
     settings: ActiveSettings,
-    /// The filters that are not in force yet.
+    /// The filters that are not active yet.
     new_filters: Filters,
     gateway: Option<PreparedConfig>,
     certificates: BTreeMap<usize, LoadedCertificate>,

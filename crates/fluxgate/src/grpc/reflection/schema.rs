@@ -86,7 +86,7 @@ pub(super) fn map_entry(name: &str) -> DescriptorProto {
     }
 }
 
-/// Makes fields of a message alternatives, of which at most one is present.
+/// Makes fields of a message alternatives: at most one of them is present.
 pub(super) fn one_of(
     name: &str,
     fields: &mut [FieldDescriptorProto],

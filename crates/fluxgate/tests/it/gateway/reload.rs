@@ -36,7 +36,7 @@ fn run(config: &str) -> Service {
     Service::run_in(dir, &["run", "--config", "fluxgate.yaml"], 2)
 }
 
-/// Replaces the config and waits until it is in force.
+/// Replaces the config and waits until it is active.
 #[track_caller]
 fn reload(service: &Service, config: &str) {
     let before = service.logs("settings are active").len();
