@@ -370,22 +370,26 @@ impl RuleReloader {
             // Before the swap: a caller that sees the new limits finds the metric changed.
             self.record(true);
         }
-        let mut replaced = None;
-        if let Some(settings) = settings {
-            // The filters before need the rule sets before, and the new ones the new ones.
-            if let Some(before) = before
-                && before.iter().any(|set| rules.get(set.name()).is_none())
-            {
+        // Each filter finds its rule set at any moment: the sets of the filters before go after these
+        // filters, and those of the new filters are there before them.
+        let has_gone = |before: &RuleSets| before.iter().any(|set| rules.get(set.name()).is_none());
+        let replaced = match (settings, before) {
+            (Some(settings), Some(before)) if has_gone(&before) => {
                 let mut both = RuleSets::clone(&before).with_on_missing(rules.on_missing());
                 both.extend(rules.clone());
-                replaced = Some(self.engine.swap_rules(both));
+                let replaced = self.engine.swap_rules(both);
+                settings.apply();
+                self.engine.swap_rules(rules);
+                replaced
             }
-            settings.apply();
-        }
-        let filters = self.settings.as_ref().map(|settings| settings.filters());
-        let about_sources = source_warnings(&filters.unwrap_or_default(), &rules);
-        let last = self.engine.swap_rules(rules);
-        let replaced = replaced.unwrap_or(last);
+            (settings, _) => {
+                let replaced = self.engine.swap_rules(rules);
+                if let Some(settings) = settings {
+                    settings.apply();
+                }
+                replaced
+            }
+        };
         if has_resets(&replaced) {
             let engine = &self.engine;
             let cleaner = self
@@ -405,7 +409,9 @@ impl RuleReloader {
         log_warnings(&new);
         self.about_rules = warnings.into_iter().collect();
         tracing::info!(rule_sets = sets, rules = count, "rules are active");
-        for warning in about_sources {
+        let filters = self.settings.as_ref().map(|settings| settings.filters());
+        let active = self.engine.rules().unwrap_or_default();
+        for warning in source_warnings(&filters.unwrap_or_default(), &active) {
             if self.warned.insert(warning.clone()) {
                 tracing::warn!("{warning}");
             }

@@ -1,5 +1,6 @@
 //! Rolling changes of the config and of the upstreams, under load.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -99,4 +100,38 @@ fn no_request_fails_while_upstreams_and_routes_are_replaced() {
     });
     assert!(service.logs("not forwarded").is_empty());
     assert_eq!(service.refusals(), [Value::Null; 0]);
+}
+
+#[test]
+fn every_filter_finds_its_rule_set_while_both_are_replaced() {
+    let upstream = Upstream::with_body("ok");
+    // A filter with the last of these rule sets. A request whose rule set is missing is refused.
+    let with_sets = |numbers: RangeInclusive<usize>| {
+        let (last, url) = (*numbers.end(), upstream.url());
+        let route = format!("{{ id: all, upstreams: ['{url}'], filters: [f] }}");
+        let more =
+            format!("on_missing_rule_set: deny\nfilters: {{ f: {{ rule_set: s{last} }} }}\n");
+        // Many rules take time between any two steps.
+        let rules: String = (0..500)
+            .map(|it| format!("      - {{ id: r{it}, scope: global, match: {{ path: ['/{it}'] }}, bands: [ {{ capacity: 1, window: 1h }} ] }}\n"))
+            .collect();
+        let sets = numbers.map(|it| format!("  s{it}:\n    rules:\n{rules}"));
+        let sets = format!("rule_sets:\n{}", sets.collect::<String>());
+        config(&[route], &more).replace("rule_sets: {}\n", &sets)
+    };
+    let service = run(&with_sets(0..=0));
+    let load = Load::default();
+    thread::scope(|scope| {
+        let _end = EndOfLoad(&load);
+        for _ in 0..2 {
+            scope.spawn(|| load.send_over_http1(&service, &[]));
+        }
+        for round in 1..=ROUNDS {
+            // In turn, a set is added and the others are removed.
+            for numbers in [2 * round - 2..=2 * round - 1, 2 * round..=2 * round] {
+                reload(&service, &with_sets(numbers));
+                load.wait_for_more(20);
+            }
+        }
+    });
 }
