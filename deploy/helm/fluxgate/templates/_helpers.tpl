@@ -72,7 +72,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- else if eq .Values.rules.source "stored" }}
 {{- $_ := set $config "rules_from" (dict "redis" dict) }}
 {{- end }}
-{{- $entries := .Values.secrets.existing | ternary .Values.secrets.entries (keys .Values.secrets.create) }}
+{{- $entries := empty .Values.secrets.existing | ternary (keys .Values.secrets.create) .Values.secrets.entries }}
 {{- if has "hash-secret" $entries }}
 {{- $_ := set $config "keys" (dict "hash_secret_file" "/run/secrets/fluxgate/hash-secret") }}
 {{- end }}
