@@ -416,6 +416,8 @@ class Chart(TestCase):
             file.write(yaml.safe_dump(values))
             file.flush()
             command = [HELM, "template", "limits", self.chart, "--namespace", "here", "--values", file.name]
+            # Without its build flags, helm takes the cluster for an old one.
+            command += ["--kube-version", KUBERNETES]
             text = run(*command, check=check)
         return [it for it in yaml.safe_load_all(text) if it] if check else text
 
