@@ -11,6 +11,7 @@ use fluxgate_http::Handler;
 use fluxgate_http::server::Origin;
 
 use crate::llm::CallObserver;
+use crate::received_request::ConnectionInfo;
 
 /// Decides requests and records responses.
 pub trait Engine: Send + Sync + 'static {
@@ -46,8 +47,23 @@ pub trait Engine: Send + Sync + 'static {
 
 /// Receives every request when it has ended: for an access log and for traces.
 pub trait RequestObserver: fmt::Debug + Send + Sync {
+    /// Begins the span of a request, which came with this `traceparent`, if it is traced.
+    fn begin_trace(&self, _traceparent: Option<&str>) -> Option<RequestTrace> {
+        None
+    }
+
     /// Records a request. Called by threads that serve requests, so it must not wait.
     fn request_ended(&self, request: &EndedRequest<'_>);
+}
+
+/// The span of a request that is traced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestTrace {
+    /// Names this span as the parent of what happens within the request, to the filters and to the
+    /// upstream.
+    pub traceparent: Box<str>,
+    /// The id of the span that the sender of the request named.
+    pub parent: [u8; 8],
 }
 
 /// A request whose response has ended.
@@ -55,6 +71,8 @@ pub trait RequestObserver: fmt::Debug + Send + Sync {
 pub struct EndedRequest<'a> {
     /// What the request itself says.
     pub facts: RequestFacts<'a>,
+    /// Its span, if it is traced.
+    pub trace: Option<&'a RequestTrace>,
     /// The id of its route, if it has one.
     pub route: Option<&'a str>,
     /// The status of the response; 499 if the client disconnected before.
@@ -88,25 +106,28 @@ pub struct RequestFacts<'a> {
     pub host: &'a str,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'static str,
+    /// `http` or `https`.
+    pub scheme: &'static str,
     /// The address of the client, as the first filter of the route sees it.
     pub client_ip: Option<IpAddr>,
     /// `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
     /// The id of the request.
     pub request_id: &'a str,
-    /// `traceparent`.
+    /// `traceparent`: of its own span, if it has one.
     pub traceparent: Option<&'a str>,
 }
 
 impl<'a> RequestFacts<'a> {
     /// The facts of an HTTP/1 request that cannot be read.
-    pub(crate) fn unreadable(origin: &'a Origin<'_>, client: IpAddr) -> Self {
+    pub(crate) fn unreadable(origin: &'a Origin<'_>, client: ConnectionInfo) -> Self {
         Self {
             method: "",
             path: "",
             host: "",
             protocol: "HTTP/1.1",
-            client_ip: Some(client),
+            scheme: client.scheme(),
+            client_ip: Some(client.peer.ip()),
             user_agent: None,
             request_id: origin.request_id(),
             traceparent: None,

@@ -141,10 +141,13 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
         let observer = gateway.observer.as_deref();
         let mut record = RequestRecord::start(observer.is_some());
         record.bytes_in = request.body.len() as u64;
+        let traceparent = request.header("traceparent");
+        let trace = observer.and_then(|it| it.begin_trace(traceparent));
+        record.traced(trace.as_ref());
         let origin = Origin::with_ids(
             Listener::Gateway,
             request.header(request_id::NAME),
-            request.header("traceparent"),
+            trace.as_ref().map(|it| &*it.traceparent).or(traceparent),
         );
         let received = ReceivedRequest {
             head: request,

@@ -44,7 +44,7 @@ pub use config::{
     UpstreamConfig, UpstreamScheme, UpstreamTarget,
 };
 pub use counts::{DURATION_BOUNDS, ResponseTotals, STATUS_CLASS_NAMES};
-pub use engine::{EndedRequest, Engine, RequestFacts, RequestObserver};
+pub use engine::{EndedRequest, Engine, RequestFacts, RequestObserver, RequestTrace};
 pub use fluxgate_http::TrustError;
 pub use fluxgate_llm::Reserve;
 pub use gateway::{Gateway, Observers, PreparedConfig, RouteStatus};

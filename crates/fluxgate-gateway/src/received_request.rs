@@ -41,3 +41,10 @@ pub(crate) struct ConnectionInfo {
     /// Whether the connection is over TLS.
     pub(crate) is_secure: bool,
 }
+
+impl ConnectionInfo {
+    /// Returns the scheme of its requests.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.is_secure { "https" } else { "http" }
+    }
+}

@@ -11,7 +11,7 @@ use quanta::Instant;
 
 use crate::admission::Refusal;
 use crate::counts::ResponseCounts;
-use crate::engine::{EndedRequest, RequestFacts, RequestObserver};
+use crate::engine::{EndedRequest, RequestFacts, RequestObserver, RequestTrace};
 use crate::forward::Attempts;
 use crate::received_request::ReceivedRequest;
 use crate::routes::Route;
@@ -40,6 +40,7 @@ struct Details {
     upstream: Option<Box<str>>,
     decision: Option<Decision>,
     error: Option<String>,
+    trace: Option<RequestTrace>,
 }
 
 impl RequestRecord {
@@ -52,6 +53,13 @@ impl RequestRecord {
             bytes_out: 0,
             attempts: Attempts::default(),
             details: is_observed.then(Box::default),
+        }
+    }
+
+    /// Records the span of the request, if it is traced.
+    pub(crate) fn traced(&mut self, trace: Option<&RequestTrace>) {
+        if let Some(details) = self.details.as_mut().filter(|_| trace.is_some()) {
+            details.trace = trace.cloned();
         }
     }
 
@@ -108,6 +116,7 @@ impl RequestRecord {
         let error = details.error.as_deref();
         observer.request_ended(&EndedRequest {
             facts,
+            trace: details.trace.as_ref(),
             route: route.map(|route| &*route.id),
             status,
             bytes_in: self.bytes_in,
@@ -145,6 +154,7 @@ pub(crate) fn facts_of<'a, H: RequestHead>(
         path: request.path.raw(),
         host: request.host,
         protocol,
+        scheme: request.client.scheme(),
         client_ip: filter.map_or(Some(peer), |filter| {
             filter.client_address(request.head, Some(peer))
         }),
@@ -163,6 +173,7 @@ struct OwnedFacts {
     ends: [usize; 5],
     has_traceparent: bool,
     protocol: &'static str,
+    scheme: &'static str,
     client_ip: Option<IpAddr>,
     user_agent: Option<Box<[u8]>>,
 }
@@ -187,6 +198,7 @@ impl OwnedFacts {
             ends,
             has_traceparent: traceparent.is_some(),
             protocol: facts.protocol,
+            scheme: facts.scheme,
             client_ip: facts.client_ip,
             user_agent: facts.user_agent.map(Into::into),
         }
@@ -204,6 +216,7 @@ impl OwnedFacts {
             request_id: text(3),
             traceparent: self.has_traceparent.then(|| text(4)),
             protocol: self.protocol,
+            scheme: self.scheme,
             client_ip: self.client_ip,
             user_agent: self.user_agent.as_deref(),
         }
@@ -278,6 +291,7 @@ mod tests {
                 path: "/a/é",
                 host: "",
                 protocol: "HTTP/2",
+                scheme: "https",
                 client_ip: Some([127, 0, 0, 1].into()),
                 user_agent: Some(b"\xff"),
                 request_id: "id",

@@ -13,6 +13,8 @@ use crate::hop_by_hop::{HeaderKind, connection_options, is_forwarded_trailer};
 use crate::received_request::ReceivedRequest;
 use crate::routes::Route;
 
+const TRACEPARENT: &str = "traceparent";
+
 /// What the head says besides the headers of the client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestOptions<'a> {
@@ -33,6 +35,8 @@ pub(crate) struct RequestOptions<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForwardingContext<'a> {
     pub(crate) request_id: &'a str,
+    /// The `traceparent` instead of that of the client, if the request has a span of its own.
+    pub(crate) traceparent: Option<&'a str>,
     /// Whether the peer is a trusted proxy.
     pub(crate) is_trusted: bool,
     /// The host, if the request names none.
@@ -58,8 +62,13 @@ pub(crate) fn write_request<E: Engine, H: RequestHead>(
     options: RequestOptions<'_>,
 ) {
     let route = admission.route;
+    let own_trace = origin.traceparent.filter(|own| {
+        let received = request.head.first_line(TRACEPARENT);
+        received != Some(own.as_bytes())
+    });
     let context = ForwardingContext {
         request_id: origin.request_id(),
+        traceparent: own_trace,
         is_trusted: route.trusts(request.client.peer.ip()),
         default_host: &route.default_host,
         own_host: match &route.rewrite.host {
@@ -124,6 +133,9 @@ pub(crate) fn write_head<H: RequestHead>(
         if context.edits.is_some_and(|edits| edits.covers(name)) {
             continue;
         }
+        if context.traceparent.is_some() && name.eq_ignore_ascii_case(TRACEPARENT) {
+            continue;
+        }
         let is_cookie = name.eq_ignore_ascii_case("cookie");
         let route = context.repeats_identity;
         if is_cookie || route.is_some_and(|route| route.is_identity(name)) {
@@ -140,6 +152,10 @@ pub(crate) fn write_head<H: RequestHead>(
     }
     forwarded.write(head, scratch, |name, value| write_header(out, name, value));
     write_header(out, request_id::NAME, context.request_id.as_bytes());
+    let is_edited = |name: &str| context.edits.is_some_and(|edits| edits.covers(name));
+    if let Some(own) = context.traceparent.filter(|_| !is_edited(TRACEPARENT)) {
+        write_header(out, TRACEPARENT, own.as_bytes());
+    }
     for (name, value) in context.edits.iter().flat_map(|edits| &edits.set) {
         write_header(out, name, value.as_bytes());
     }

@@ -43,7 +43,7 @@ pub use paths::PathPatterns;
 pub use raw::{ConfigError, RawConfig};
 pub use rules::{DEFAULT_POLL, HttpRulesConfig, MongoRulesConfig, MongoUrlSource, Rules};
 pub use secrets::{Secret, SecretError, Secrets};
-pub use settings::{Admin, CallLimits, Keys, LogFormat, Shutdown, Telemetry};
+pub use settings::{Admin, CallLimits, Keys, LogFormat, Otlp, Shutdown, Telemetry};
 pub use sources::{Field, FieldSources, Sources};
 pub use store::{Redis, RedisTls, Store};
 pub(crate) use tree::{child, child_mut};

@@ -32,7 +32,7 @@ use crate::recording;
 use crate::reload::{ConfigFile, RuleReloader, Settings, SettingsReloader, rule_source};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, ListenerTls, MAX_CONNECTIONS, ProxyProtocol, listen};
-use crate::telemetry::{Exporter, Telemetry, log};
+use crate::telemetry::{Telemetry, log};
 use crate::watch::Signals;
 use connections::{ApiConnections, GatewayConnections, GrpcConnections, ListeningPort};
 use settings::{ActiveSettings, KEY_WAIT, LiveSettings};
@@ -96,7 +96,8 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         opened.map_err(|error| Failure::of_field(Exit::Config, ACCESS_LOG, error))
     });
     let (access_log, access_writer) = access_log.transpose()?.unzip();
-    let requests = access_log.map(|log| Arc::new(log) as Arc<dyn RequestObserver>);
+    let access_log = access_log.map(|log| Arc::new(log) as Arc<dyn RequestObserver>);
+    let requests = gateway::observers(access_log, engine.telemetry());
     let gateway = gateway::gateway(&config, &filters, &events, requests, upstreams)?;
     let mut tls = [const { None }; Listener::ALL.len()];
     for listener in Listener::ALL {
@@ -183,7 +184,14 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         .map(|(acceptor, sockets)| core(acceptor, sockets, services.clone(), grace))
         .collect::<Result<Vec<_>, _>>()?;
     main.block_on(async {
-        let traces = exporter.map(Exporter::start);
+        let exported = Arc::clone(&api);
+        let exporter = exporter.map(|exporter| {
+            let collect = move || {
+                let telemetry = exported.engine.telemetry();
+                telemetry.otlp_request(&exported.metric_sources())
+            };
+            exporter.start(collect)
+        });
         tokio::spawn(reloader.run(signals.hangup));
         if let Some(settings) = settings {
             tokio::spawn(settings.run());
@@ -270,8 +278,8 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
             // Other instances may need the units.
             store.return_leases().await;
         }
-        if let Some(traces) = traces {
-            traces.end().await;
+        if let Some(exporter) = exporter {
+            exporter.end().await;
         }
     });
     main.shutdown_timeout(READ_GRACE);

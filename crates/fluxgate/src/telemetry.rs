@@ -4,11 +4,13 @@ mod access_log;
 mod clock;
 mod denial_table;
 mod denials;
+mod identity_source;
 mod live;
 pub(crate) mod log;
 mod metrics;
 mod open_holds;
 mod otlp;
+mod otlp_json;
 pub(crate) mod percent;
 mod recent;
 mod rule_names;
@@ -22,21 +24,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::key::{Fingerprinter, RuleNumber, SubjectBytes, describe_identity};
+use fluxgate_core::key::{Fingerprinter, RuleNumber, describe_identity};
 use fluxgate_core::{
     ActiveRule, AdHocDecision, AdHocKey, Band, Decision, HoldId, OnError, Outcome, RequestContext,
     RuleAction, RuleSet, StoreError,
 };
-use fluxgate_gateway::{CallEnd, RouteStatus};
+use fluxgate_gateway::{CallEnd, EndedRequest, RequestTrace};
 use fluxgate_http::server::{Listener, Origin};
 use quanta::Instant;
 use tracing::field;
 
 pub(crate) use clock::{now, unix_time};
 pub(crate) use denial_table::{DenialTable, DeniedIdentity};
+pub(crate) use identity_source::IdentitySource;
 pub(crate) use live::LiveSecond;
 pub(crate) use metrics::{
-    AdminDenial, EventGauges, HistoryCounts, ReloadedPart, RuleTotals, StoreGauges, WebhookGauges,
+    AdminDenial, EventGauges, HistoryCounts, MetricSources, ReloadedPart, RuleTotals, StoreGauges,
+    WebhookGauges,
 };
 pub(crate) use otlp::Exporter;
 pub(crate) use recent::{MAX_RECENT, RecentRequest, encoded_at};
@@ -51,7 +55,7 @@ use crate::identities::Identities;
 use access_log::{AccessLog, AccessLogError, AccessLogWriter};
 use denials::{Denial, DenialLog};
 use live::LiveReader;
-use metrics::{Metrics, lock, render_metrics, reported_rule};
+use metrics::{Metrics, OwnSources, lock, reported_rule};
 use open_holds::OpenHolds;
 use otlp::SpanQueue;
 use recent::EncodedRequests;
@@ -82,6 +86,8 @@ pub(crate) struct Telemetry {
     proxy_failures: Sampler,
     /// The queue of spans, if traces are exported.
     spans: Option<SpanQueue>,
+    /// Whether metrics are exported.
+    exports_metrics: bool,
     /// Whether requests are recorded.
     is_recording: bool,
     /// Whether it is recorded who was denied, and what identities were charged.
@@ -98,44 +104,13 @@ pub(crate) struct Timing {
     pub(crate) took: Duration,
 }
 
-/// Where the identity that a rule counts comes from.
-#[derive(Clone, Copy)]
-pub(crate) enum IdentitySource<'a> {
-    Request(&'a RequestContext<'a>),
-    /// The values of the rule's key, and the cost if the call names it.
-    Values(&'a [&'a str], Option<u64>),
-}
-
-impl IdentitySource<'_> {
-    fn identity(self, set: &RuleSet, rule: &ActiveRule) -> Option<SubjectBytes> {
-        match self {
-            Self::Request(context) => set.identity_of(rule, context),
-            Self::Values(values, _) => set.identity_of_values(rule, values),
-        }
-    }
-
-    /// Returns the units that a rule asks for.
-    fn cost(self, rule: &ActiveRule) -> u64 {
-        match self {
-            Self::Request(context) => rule.cost_of(context),
-            Self::Values(_, Some(cost)) => cost,
-            Self::Values(_, None) => rule.cost_of(&RequestContext::default()),
-        }
-    }
-}
-
 impl Telemetry {
     /// Creates the telemetry that the config describes. The caller runs the exporter, if any.
     /// `is_recording` says whether the last requests are kept.
     pub(crate) fn new(config: &config::Telemetry, is_recording: bool) -> (Self, Option<Exporter>) {
         let metrics = Arc::new(Metrics::new(clock::unix_time()));
-        let (spans, exporter) = match &config.otlp {
-            Some(url) => {
-                let (spans, exporter) = otlp::open(url, &metrics);
-                (Some(spans), Some(exporter))
-            }
-            None => (None, None),
-        };
+        let opened = config.otlp.as_ref().map(|it| otlp::open(it, &metrics));
+        let (spans, exporter) = opened.unzip();
         let telemetry = Self {
             metrics,
             started: now(),
@@ -149,6 +124,7 @@ impl Telemetry {
             tls_failures: Sampler::new(10, 1),
             proxy_failures: Sampler::new(10, 1),
             spans,
+            exports_metrics: exporter.as_ref().is_some_and(Exporter::sends_metrics),
             is_recording,
             keeps_record: AtomicBool::new(false),
             fingerprinter: Fingerprinter::random(),
@@ -454,7 +430,7 @@ impl Telemetry {
             if let Some(identity) = source.identity(set, rule) {
                 let hash = self.fingerprinter.of(&identity);
                 let units = || if keeps_record { source.cost(rule) } else { 0 };
-                let request = counted_request(decision, rule, denies, units);
+                let request = CountedRequest::of(decision, rule, denies, units);
                 self.metrics.shards.count(|shard| {
                     lock(&shard.top).count(now, rule.number(), &identity, hash, request);
                 });
@@ -700,22 +676,49 @@ impl Telemetry {
             .record_reload(part, is_valid, clock::unix_time());
     }
 
-    /// Renders all metrics for Prometheus.
-    pub(crate) fn render(&self, store: &StoreGauges) -> String {
+    /// Returns all metrics in Prometheus' text format.
+    pub(crate) fn prometheus_text(&self, sources: &MetricSources) -> String {
+        self.render(sources, metrics::prometheus_text)
+    }
+
+    /// Returns all metrics as a request to an OTLP collector.
+    pub(crate) fn otlp_request(&self, sources: &MetricSources) -> String {
+        self.render(sources, metrics::otlp_request)
+    }
+
+    fn render(
+        &self,
+        sources: &MetricSources,
+        render: fn(&Metrics, &MetricSources, &OwnSources<'_>) -> String,
+    ) -> String {
         // The memory store is this process's own.
-        let is_shared = store.memory_keys.is_none();
-        let holds = self.holds.count(is_shared, self.started.elapsed());
-        render_metrics(&self.metrics, store, &holds)
+        let is_shared = sources.store.memory_keys.is_none();
+        let own = OwnSources {
+            holds: &self.holds.count(is_shared, self.started.elapsed()),
+            overflows: self.thresholds.overflows(),
+        };
+        render(&self.metrics, sources, &own)
     }
 
-    /// Renders the metrics of events and webhooks for Prometheus.
-    pub(crate) fn render_events(&self, events: &EventGauges) -> String {
-        metrics::render_events(events, self.thresholds.overflows())
+    /// Returns whether requests to the gateway are traced, or counted for a collector.
+    pub(crate) fn observes_requests(&self) -> bool {
+        self.spans.is_some()
     }
 
-    /// Renders the metrics of the gateway by route and upstream for Prometheus.
-    pub(crate) fn render_gateway(&self, routes: &[RouteStatus]) -> String {
-        metrics::render_gateway(routes)
+    /// Begins the span of a request to the gateway, if its sender traces it.
+    pub(crate) fn begin_trace(&self, traceparent: Option<&str>) -> Option<RequestTrace> {
+        self.spans.as_ref()?.begin_request(traceparent)
+    }
+
+    /// Records a request to the gateway that has ended, for the collector.
+    pub(crate) fn record_request(&self, request: &EndedRequest<'_>) {
+        if let Some(spans) = &self.spans {
+            spans.add_request(request);
+        }
+        if self.exports_metrics {
+            let shards = &self.metrics.shards;
+            shards.count(|shard| lock(&shard.http).count(request));
+        }
     }
 
     /// Opens the access log. Dropping the writer writes the lines that are left.
@@ -739,29 +742,5 @@ impl Telemetry {
         let uptime = self.started.elapsed();
         let holds = self.holds.count(is_shared, uptime);
         reader.read(&self.metrics, &holds, uptime)
-    }
-}
-
-/// Returns a decision as one of its rules counts it.
-fn counted_request(
-    decision: &Decision,
-    rule: &ActiveRule,
-    denies: bool,
-    units: impl Fn() -> u64,
-) -> CountedRequest {
-    let is_allowed = decision.allowed();
-    let is_charged = is_allowed && !denies || rule.charges_always();
-    let outcome = match decision.outcome() {
-        Outcome::Fallback if is_allowed || denies => Some(TopOutcome::Fallback),
-        _ if denies && is_allowed => Some(TopOutcome::ShadowDenied),
-        Outcome::Never if denies => Some(TopOutcome::Never),
-        _ if denies => Some(TopOutcome::Denied),
-        _ if is_allowed => Some(TopOutcome::Allowed),
-        _ => None,
-    };
-    CountedRequest {
-        outcome,
-        is_denied: denies && !is_allowed,
-        units: if is_charged { units() } else { 0 },
     }
 }

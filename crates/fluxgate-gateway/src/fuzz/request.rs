@@ -86,6 +86,7 @@ fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
         },
     };
     let context = ForwardingContext {
+        traceparent: None,
         request_id: "id",
         is_trusted,
         default_host: "unused",

@@ -1,7 +1,7 @@
 //! One client connection.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fluxgate_http::server::{
@@ -119,7 +119,7 @@ impl<E: Engine> ClientConnection<'_, E> {
             HeadErrors {
                 gateway: Arc::clone(gateway),
                 state: Arc::clone(&service.state),
-                client: info.peer.ip(),
+                client: info,
                 is_http2,
             },
         );
@@ -192,7 +192,7 @@ fn log_end(ended: hyper::Result<()>) {
 struct HeadErrors<E> {
     gateway: Arc<Gateway<E>>,
     state: Arc<ConnectionState>,
-    client: IpAddr,
+    client: ConnectionInfo,
     is_http2: bool,
 }
 

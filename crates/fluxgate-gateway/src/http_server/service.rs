@@ -59,7 +59,13 @@ impl<E: Engine> HttpService<E> {
         let config = gateway.config();
         let mut record = OpenRecord::start(&gateway.unrouted, gateway.observer.as_ref());
         let (parts, body) = request.into_parts();
-        let origin = Origin::with_headers(Listener::Gateway, &parts.headers);
+        let observer = gateway.observer.as_deref();
+        let trace = observer.and_then(|it| it.begin_trace(parts.header("traceparent")));
+        record.record.traced(trace.as_ref());
+        let mut origin = Origin::with_headers(Listener::Gateway, &parts.headers);
+        if let Some(trace) = &trace {
+            origin.traceparent = Some(&trace.traceparent);
+        }
         let answered = self.forward_or_reject(&config, &parts, body, &origin, &mut record);
         let mut response = answered.await;
         drop(config);
@@ -429,6 +435,7 @@ fn facts_of_malformed<'a>(
         path: parts.uri.path(),
         host: parts.header("host").unwrap_or_default(),
         protocol: protocol(parts.version),
+        scheme: client.scheme(),
         client_ip: Some(client.peer.ip()),
         user_agent: parts.first_line("user-agent"),
         request_id: origin.request_id(),

@@ -32,14 +32,11 @@ pub(super) async fn readyz(State(api): SharedState) -> Result<&'static str, Prob
 
 /// Returns the metrics in the Prometheus text format.
 pub(super) async fn metrics(State(api): SharedState) -> Response {
-    let telemetry = api.engine.telemetry();
-    let text = telemetry.render(&api.engine.store().gauges());
-    let routes = api.gateway.as_ref().map(|gateway| gateway.status());
-    let parts = [
-        telemetry.render_events(&api.events.gauges()),
-        telemetry.render_gateway(&routes.unwrap_or_default()),
-    ];
-    let mut response = (text + &parts.concat()).into_response();
+    let text = api
+        .engine
+        .telemetry()
+        .prometheus_text(&api.metric_sources());
+    let mut response = text.into_response();
     response.headers_mut().insert(CONTENT_TYPE, PROMETHEUS);
     response
 }

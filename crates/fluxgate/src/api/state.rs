@@ -15,6 +15,7 @@ use crate::history::History;
 use crate::instances::{InstanceSources, Instances};
 use crate::live::LiveFeed;
 use crate::recording::FleetRecordings;
+use crate::telemetry::MetricSources;
 use crate::usage::Usage;
 
 /// The state as handlers extract it.
@@ -75,6 +76,16 @@ impl ApiState {
             gateway,
             closing,
         })
+    }
+
+    /// Returns what metrics show besides counters.
+    pub(crate) fn metric_sources(&self) -> MetricSources {
+        let routes = self.gateway.as_ref().map(|gateway| gateway.status());
+        MetricSources {
+            store: self.engine.store().gauges(),
+            events: self.events.gauges(),
+            routes: routes.unwrap_or_default(),
+        }
     }
 
     /// Returns what this instance reports about itself.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fluxgate_core::OnError;
 use fluxgate_core::rules::RuleOptions;
+use fluxgate_core::yaml::Value;
 use fluxgate_redis::HashKeys;
 use tracing::level_filters::LevelFilter;
 
@@ -100,10 +101,54 @@ pub struct Telemetry {
     pub log: LogFormat,
     /// The lowest level that is logged.
     pub level: LevelFilter,
-    /// The OTLP endpoint for traces.
-    pub otlp: Option<HttpUrl>,
+    /// The collector of spans and metrics, if there is one.
+    pub otlp: Option<Otlp>,
     /// Whether logs may contain identities.
     pub identities: bool,
+}
+
+/// Where spans and metrics are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Otlp {
+    /// The collector.
+    pub url: HttpUrl,
+    /// How often metrics are sent, if they are.
+    pub metrics: Option<Duration>,
+}
+
+impl Otlp {
+    /// How often metrics are sent by default, as OpenTelemetry's programs do.
+    const INTERVAL: Duration = Duration::from_secs(60);
+
+    /// Reads a URL, or a mapping with one.
+    fn read(telemetry: &mut Section<'_, '_>) -> Option<Self> {
+        let node = telemetry.get("otlp")?;
+        if !matches!(node.value, Value::Map(_)) {
+            let url = telemetry.parsed("otlp", parse_collector)?;
+            let metrics = Some(Self::INTERVAL);
+            return Some(Self { url, metrics });
+        }
+        let otlp = telemetry.optional_section("otlp", &["url", "metrics", "interval"], |section| {
+            if section.get("url").is_none() {
+                section.missing("`otlp` needs a `url`");
+            }
+            let url = section.parsed("url", parse_collector);
+            let is_on = section.boolean("metrics", true);
+            let interval = section.duration("interval", Self::INTERVAL);
+            let metrics = is_on.then_some(interval);
+            Some(Self { url: url?, metrics })
+        });
+        otlp.flatten()
+    }
+}
+
+fn parse_collector(text: &str) -> Result<HttpUrl, String> {
+    const NO_HTTPS: &str =
+        "must be http://HOST:PORT (https is not supported: send to a collector on this host)";
+    match HttpUrl::parse(text)? {
+        url if url.is_secure() => Err(NO_HTTPS.into()),
+        url => Ok(url),
+    }
 }
 
 /// The format of logs.
@@ -138,17 +183,12 @@ impl Telemetry {
             ("debug", LevelFilter::DEBUG),
             ("trace", LevelFilter::TRACE),
         ];
-        const NO_HTTPS: &str =
-            "must be http://HOST:PORT (https is not supported: send to a collector on this host)";
         const FIELDS: &[&str] = &["log", "level", "otlp", "identities"];
         let default = Self::default();
         root.section("telemetry", FIELDS, |section| Self {
             log: section.one_of("log", &FORMATS, default.log),
             level: section.one_of("level", &LEVELS, default.level),
-            otlp: section.parsed("otlp", |text| match HttpUrl::parse(text)? {
-                url if url.is_secure() => Err(NO_HTTPS.into()),
-                url => Ok(url),
-            }),
+            otlp: Otlp::read(section),
             identities: section.boolean("identities", default.identities),
         })
     }

@@ -125,7 +125,7 @@ impl HttpUrl {
         !self.url.username().is_empty() || self.url.password().is_some()
     }
 
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (text, url) = (text.to_owned(), http_url(text)?);
         Ok(Self { text, url })
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::{Decision, RequestContext};
 use fluxgate_gateway::{
-    CallEnd, CallObserver, Gateway, LlmConfig, McpConfig, Observers, PreparedConfig,
-    RequestObserver, RouteConfig, UpstreamChange, UpstreamConfig, UpstreamObserver, UpstreamTarget,
+    CallEnd, CallObserver, EndedRequest, Gateway, LlmConfig, McpConfig, Observers, PreparedConfig,
+    RequestObserver, RequestTrace, RouteConfig, UpstreamChange, UpstreamConfig, UpstreamObserver,
+    UpstreamTarget,
 };
 use fluxgate_http::server::{DescriptorShare, Listener, Origin};
 
@@ -148,6 +149,39 @@ impl fluxgate_gateway::Engine for Engine {
     }
 }
 
+/// Returns what receives every request: the access log and the telemetry, if they need them.
+pub(super) fn observers(
+    access_log: Option<Arc<dyn RequestObserver>>,
+    telemetry: &Arc<Telemetry>,
+) -> Option<Arc<dyn RequestObserver>> {
+    if !telemetry.observes_requests() {
+        return access_log;
+    }
+    let telemetry: Arc<dyn RequestObserver> = Arc::<Telemetry>::clone(telemetry);
+    Some(match access_log {
+        Some(log) => Arc::new(BothObservers { log, telemetry }),
+        None => telemetry,
+    })
+}
+
+/// The access log and the telemetry.
+#[derive(Debug)]
+struct BothObservers {
+    log: Arc<dyn RequestObserver>,
+    telemetry: Arc<dyn RequestObserver>,
+}
+
+impl RequestObserver for BothObservers {
+    fn begin_trace(&self, traceparent: Option<&str>) -> Option<RequestTrace> {
+        self.telemetry.begin_trace(traceparent)
+    }
+
+    fn request_ended(&self, request: &EndedRequest<'_>) {
+        self.log.request_ended(request);
+        self.telemetry.request_ended(request);
+    }
+}
+
 /// Records changes of upstreams as events.
 #[derive(Debug)]
 struct UpstreamEvents(Arc<Events>);
@@ -161,6 +195,16 @@ impl UpstreamObserver for UpstreamEvents {
         let reason = change.reason.map(str::to_owned);
         self.0
             .record_upstream(state, change.route, change.upstream, reason);
+    }
+}
+
+impl RequestObserver for Telemetry {
+    fn begin_trace(&self, traceparent: Option<&str>) -> Option<RequestTrace> {
+        self.begin_trace(traceparent)
+    }
+
+    fn request_ended(&self, request: &EndedRequest<'_>) {
+        self.record_request(request);
     }
 }
 

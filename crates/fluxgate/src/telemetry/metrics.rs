@@ -1,4 +1,4 @@
-//! The metrics for Prometheus.
+//! The metrics, for Prometheus and for OTLP collectors.
 //!
 //! Each thread has its own counters, which are summed when metrics are rendered. So counting
 //! a decision takes no lock and touches no cache line of another core.
@@ -6,8 +6,11 @@
 mod durations;
 mod events;
 mod exposition;
+mod family;
 mod gateway;
 mod history;
+mod http_durations;
+mod otlp;
 mod process;
 mod render;
 mod shard;
@@ -23,12 +26,12 @@ use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome};
 use fluxgate_redis::lease::LeaseCounts;
 use fluxgate_redis::reason;
 
-pub(super) use events::render_events;
 pub(crate) use events::{EventGauges, WebhookGauges};
 use fluxgate_http::server::Listener;
-pub(super) use gateway::render_gateway;
 pub(crate) use history::HistoryCounts;
-pub(super) use render::render_metrics;
+pub(super) use http_durations::{OTHER_METHOD, known_method, version_of};
+pub(crate) use render::MetricSources;
+pub(super) use render::{OwnSources, otlp_request, prometheus_text};
 pub(super) use shard::lock;
 use shard::{STATUS_CLASSES, Shards};
 pub(crate) use shared::AdminDenial;
@@ -54,6 +57,8 @@ pub(super) struct Metrics {
     pub(super) proxy_failures: AtomicU64,
     /// Lines of the access log that were lost.
     pub(super) access_log_lost: Arc<AtomicU64>,
+    /// Exports of metrics that failed.
+    pub(super) exports_failed: AtomicU64,
 }
 
 /// What is loaded and reloaded by itself.
@@ -113,6 +118,7 @@ impl Metrics {
             history: HistoryCounts::default(),
             proxy_failures: AtomicU64::new(0),
             access_log_lost: Arc::default(),
+            exports_failed: AtomicU64::new(0),
         }
     }
 
@@ -221,6 +227,14 @@ mod tests {
     use crate::telemetry::open_holds::HoldCounts;
     use fluxgate_core::RuleSets;
 
+    fn text_of(metrics: &Metrics) -> String {
+        let own = OwnSources {
+            holds: &HoldCounts::default(),
+            overflows: 0,
+        };
+        prometheus_text(metrics, &MetricSources::default(), &own)
+    }
+
     fn rules(capacity: u32) -> RuleSets {
         let yaml = format!(
             "rule_sets: {{ s: {{ rules: [ {{ id: r, scope: global, reset_on_change: true, \
@@ -255,7 +269,7 @@ mod tests {
             metrics.count_rule("s", Some(rule), Outcome::ShadowDenied);
         }
         metrics.count_rule("", None, Outcome::NoRule);
-        let text = render_metrics(&metrics, &StoreGauges::default(), &HoldCounts::default());
+        let text = text_of(&metrics);
         let decisions = text
             .lines()
             .filter(|line| line.starts_with("fluxgate_decisions_total{"));
@@ -293,7 +307,7 @@ mod tests {
         let metrics = Metrics::new(Duration::ZERO);
         metrics.record_reload(ReloadedPart::Rules, true, Duration::from_secs(7));
         metrics.record_reload(ReloadedPart::Settings, false, Duration::from_secs(9));
-        let text = render_metrics(&metrics, &StoreGauges::default(), &HoldCounts::default());
+        let text = text_of(&metrics);
         for line in [
             "fluxgate_config_last_reload_successful 0",
             "fluxgate_config_last_reload_success_timestamp_seconds 7",

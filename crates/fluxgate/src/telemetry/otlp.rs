@@ -1,28 +1,33 @@
-//! Exports traces over OTLP/HTTP as JSON.
+//! Exports spans and metrics over OTLP/HTTP as JSON.
 //!
-//! The OpenTelemetry crates would add about a hundred dependencies for this one message.
+//! The OpenTelemetry crates would add about a hundred dependencies for these two messages.
 
+mod collector;
+mod metric_exporter;
 mod post;
+mod request_span;
 mod span;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fluxgate_core::{ActiveRule, Decision, Outcome, RuleSet};
-use fluxgate_http::server::Origin;
-use quanta::Instant;
+use fluxgate_core::{Decision, Outcome};
+use fluxgate_gateway::{EndedRequest, RequestTrace};
+use fluxgate_http::server::{Listener, Origin};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::clock;
-use super::metrics::{Metrics, reported_rule};
+use super::metrics::Metrics;
 use super::trace_context::TraceContext;
-use crate::config::HttpUrl;
+use super::{clock, otlp_json};
+use crate::config::Otlp;
+use collector::Collector;
+use metric_exporter::MetricExporter;
 use post::Endpoint;
-use span::Span;
+use span::{Span, SpanKind, decided_by};
 
 /// How many spans may be queued. Further spans are dropped.
 const MAX_SPANS: usize = 2048;
@@ -30,10 +35,6 @@ const MAX_SPANS: usize = 2048;
 const BATCH: usize = 512;
 /// The longest time to collect a batch.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long sending a batch may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a failure to send is logged.
-const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How long sending the last batch may take when the service closes.
 const LAST_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -44,31 +45,45 @@ pub(super) struct SpanQueue {
     metrics: Arc<Metrics>,
 }
 
-/// Sends the queued spans to a collector.
+/// Sends the queued spans, and the metrics, to a collector.
 #[derive(Debug)]
 pub(crate) struct Exporter {
+    spans: SpanExporter,
+    metrics: Option<MetricExporter>,
+}
+
+/// Sends the queued spans.
+#[derive(Debug)]
+struct SpanExporter {
     spans: Receiver<Span>,
-    endpoint: Endpoint,
+    collector: Collector,
     metrics: Arc<Metrics>,
-    /// When a failure to send was last logged.
-    last_logged: Option<Instant>,
 }
 
 /// A running exporter.
 #[derive(Debug)]
 pub(crate) struct RunningExporter {
     ended: CancellationToken,
-    task: JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
-/// Creates a queue of spans and the exporter that sends them to `url`.
-pub(super) fn open(url: &HttpUrl, metrics: &Arc<Metrics>) -> (SpanQueue, Exporter) {
+/// Creates a queue of spans and the exporter that sends them as the config says.
+pub(super) fn open(config: &Otlp, metrics: &Arc<Metrics>) -> (SpanQueue, Exporter) {
     let (queue, spans) = mpsc::channel(MAX_SPANS);
+    let spans = SpanExporter {
+        spans,
+        collector: Collector::new(Endpoint::of_traces(&config.url), "spans"),
+        metrics: Arc::clone(metrics),
+    };
+    let exporter = config.metrics.zip(Endpoint::of_metrics(&config.url));
+    let exporter = exporter.map(|(interval, endpoint)| MetricExporter {
+        collector: Collector::new(endpoint, "metrics"),
+        interval,
+        metrics: Arc::clone(metrics),
+    });
     let exporter = Exporter {
         spans,
-        endpoint: Endpoint::new(url),
-        metrics: Arc::clone(metrics),
-        last_logged: None,
+        metrics: exporter,
     };
     let metrics = Arc::clone(metrics);
     (SpanQueue { queue, metrics }, exporter)
@@ -105,20 +120,44 @@ impl SpanQueue {
             return;
         };
         let end = clock::unix_time();
-        let rule = decision.and_then(|decision| reported_rule(decision).0);
-        let rule_set = decision.and_then(Decision::rule_set);
-        let span = Span {
-            name,
-            parent,
-            id: span::next_id(),
+        let mut attributes = decision.map(decided_by).unwrap_or_default();
+        attributes.extend([
+            otlp_json::text("fluxgate.outcome", outcome.name()),
+            otlp_json::text("fluxgate.listener", origin.listener.name()),
+            otlp_json::text("fluxgate.request_id", origin.request_id()),
+        ]);
+        let failed = matches!(outcome, Outcome::FailedOpen | Outcome::FailedClosed);
+        self.push(Span {
+            name: name.into(),
+            // Requests to the gateway have a span of their own.
+            kind: match origin.listener {
+                Listener::Gateway => SpanKind::Internal,
+                _ => SpanKind::Server,
+            },
+            trace_id: parent.trace_id,
+            id: otlp_json::next_id(),
+            parent: parent.span_id,
             start: clock::nanos(end.saturating_sub(took)),
             end: clock::nanos(end),
-            rule_set: rule_set.map(|set| RuleSet::name(set).into()),
-            rule: rule.map(|rule| ActiveRule::id(rule).into()),
-            outcome,
-            listener: origin.listener,
-            request_id: origin.request_id().into(),
-        };
+            attributes,
+            error: failed.then(|| "the store failed".into()),
+        });
+    }
+
+    /// Begins the span of a request to the gateway, if its sender traces and samples it.
+    pub(super) fn begin_request(&self, traceparent: Option<&str>) -> Option<RequestTrace> {
+        let parent = traceparent.and_then(TraceContext::parse)?;
+        parent.sampled.then(|| request_span::begin(&parent))
+    }
+
+    /// Adds the span of a request to the gateway that has ended, if it has one.
+    pub(super) fn add_request(&self, request: &EndedRequest<'_>) {
+        if let Some(span) = request_span::of(request) {
+            self.push(span);
+        }
+    }
+
+    fn push(&self, span: Span) {
         if self.queue.try_send(span).is_err() {
             self.metrics.spans.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -126,13 +165,26 @@ impl SpanQueue {
 }
 
 impl Exporter {
-    /// Starts sending on this runtime.
-    pub(crate) fn start(self) -> RunningExporter {
-        let ended = CancellationToken::new();
-        let task = tokio::spawn(self.run(ended.clone()));
-        RunningExporter { ended, task }
+    /// Returns whether it sends metrics, too.
+    pub(super) fn sends_metrics(&self) -> bool {
+        self.metrics.is_some()
     }
 
+    /// Starts sending on this runtime. `collect` returns the metrics as a request.
+    pub(crate) fn start(
+        self,
+        collect: impl Fn() -> String + Send + Sync + 'static,
+    ) -> RunningExporter {
+        let ended = CancellationToken::new();
+        let mut tasks = vec![tokio::spawn(self.spans.run(ended.clone()))];
+        if let Some(metrics) = self.metrics {
+            tasks.push(tokio::spawn(metrics.run(collect, ended.clone())));
+        }
+        RunningExporter { ended, tasks }
+    }
+}
+
+impl SpanExporter {
     async fn run(mut self, ended: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH);
         while !ended.is_cancelled() {
@@ -167,34 +219,24 @@ impl Exporter {
         let count = batch.len() as u64;
         let body = span::request(batch);
         batch.clear();
-        let sent = timeout(TIMEOUT, self.endpoint.post(body)).await;
-        let error = match sent {
-            Ok(Ok(())) => {
-                self.metrics.spans.sent.fetch_add(count, Ordering::Relaxed);
-                return;
-            }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no response within {} s", TIMEOUT.as_secs()),
-        };
-        let dropped = &self.metrics.spans.dropped;
-        dropped.fetch_add(count, Ordering::Relaxed);
-        let now = clock::now();
-        if self
-            .last_logged
-            .is_none_or(|last| now.saturating_duration_since(last) >= LOG_INTERVAL)
-        {
-            self.last_logged = Some(now);
-            let to = &self.endpoint;
-            tracing::warn!(%to, error, spans = count, "cannot send spans");
-        }
+        let is_sent = self.collector.send(body).await;
+        let spans = &self.metrics.spans;
+        let counter = if is_sent { &spans.sent } else { &spans.dropped };
+        counter.fetch_add(count, Ordering::Relaxed);
     }
 }
 
 impl RunningExporter {
-    /// Sends the remaining spans, if the collector accepts them in time.
+    /// Sends the remaining spans and the last metrics, if the collector accepts them in time.
     pub(crate) async fn end(self) {
         self.ended.cancel();
-        let _ = timeout(LAST_TIMEOUT, self.task).await;
+        let ended = async {
+            for task in self.tasks {
+                // A panic is already logged.
+                let _ = task.await;
+            }
+        };
+        let _ = timeout(LAST_TIMEOUT, ended).await;
     }
 }
 
@@ -229,6 +271,12 @@ mod tests {
         std::iter::from_fn(|| sent.try_recv().ok()).collect()
     }
 
+    fn text<'s>(span: &'s Span, key: &str) -> Option<&'s str> {
+        let mut attributes = span.attributes.iter();
+        let found = attributes.find(|it| it["key"] == key)?;
+        found["value"]["stringValue"].as_str()
+    }
+
     #[test]
     fn requests_decided_together_have_one_span_that_describes_the_first_denial() {
         let spans = spans_of(|telemetry, limiter, origin| {
@@ -241,11 +289,9 @@ mod tests {
         let [span] = &spans[..] else {
             panic!("{spans:?}");
         };
-        assert_eq!(
-            (span.name, span.outcome),
-            ("fluxgate.check", Outcome::Denied)
-        );
-        assert_eq!(span.rule.as_deref(), Some("r"));
+        assert_eq!(span.name, "fluxgate.check");
+        assert_eq!(text(span, "fluxgate.outcome"), Some("denied"));
+        assert_eq!(text(span, "fluxgate.rule"), Some("r"));
     }
 
     #[test]
@@ -264,7 +310,7 @@ mod tests {
             let key = fluxgate_core::AdHocKey::key(b"k");
             telemetry.record_ad_hoc_decision(&key, 1, &ad_hoc, now(), origin);
         });
-        let rules: Vec<_> = spans.iter().map(|span| span.rule.as_deref()).collect();
+        let rules: Vec<_> = spans.iter().map(|it| text(it, "fluxgate.rule")).collect();
         assert_eq!(rules, [Some("r"), None]);
         assert!(spans.iter().all(|span| span.name == "fluxgate.consume"));
     }

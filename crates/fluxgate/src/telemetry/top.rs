@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use fluxgate_core::key::{RuleNumber, describe_identity};
+use fluxgate_core::{ActiveRule, Decision, Outcome};
 use smallvec::SmallVec;
 
 /// How long a table counts.
@@ -72,6 +73,32 @@ pub(super) struct CountedRequest {
     pub(super) is_denied: bool,
     /// What it was charged.
     pub(super) units: u64,
+}
+
+impl CountedRequest {
+    /// Returns a decision as one of its rules counts it.
+    pub(super) fn of(
+        decision: &Decision,
+        rule: &ActiveRule,
+        denies: bool,
+        units: impl Fn() -> u64,
+    ) -> Self {
+        let is_allowed = decision.allowed();
+        let is_charged = is_allowed && !denies || rule.charges_always();
+        let outcome = match decision.outcome() {
+            Outcome::Fallback if is_allowed || denies => Some(TopOutcome::Fallback),
+            _ if denies && is_allowed => Some(TopOutcome::ShadowDenied),
+            Outcome::Never if denies => Some(TopOutcome::Never),
+            _ if denies => Some(TopOutcome::Denied),
+            _ if is_allowed => Some(TopOutcome::Allowed),
+            _ => None,
+        };
+        Self {
+            outcome,
+            is_denied: denies && !is_allowed,
+            units: if is_charged { units() } else { 0 },
+        }
+    }
 }
 
 /// The encoded identity. Most fit without an allocation.

@@ -21,7 +21,7 @@ mod streaming;
 mod tls;
 mod transports;
 mod upgrades;
-mod upstream;
+pub(crate) mod upstream;
 
 use fluxgate_testkit::{Answer, Http};
 

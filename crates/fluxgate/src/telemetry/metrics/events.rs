@@ -1,6 +1,7 @@
 //! The metrics of events and webhooks.
 
-use super::exposition::{Exposition, Kind};
+use super::exposition::Exposition;
+use super::family::Kind;
 
 /// What became of events.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +26,7 @@ pub(crate) struct WebhookGauges {
 
 /// Renders the metrics of events and webhooks. `overflows` is how many shares of limits did not fit
 /// into their queue.
-pub(in crate::telemetry) fn render_events(events: &EventGauges, overflows: u64) -> String {
-    let mut out = Exposition::default();
+pub(super) fn render_events(out: &mut Exposition, events: &EventGauges, overflows: u64) {
     let help = "Events that were not logged because too many waited for Redis.";
     out.one(
         "fluxgate_events_lost_total",
@@ -78,7 +78,6 @@ pub(in crate::telemetry) fn render_events(events: &EventGauges, overflows: u64) 
             family.sample(&[("webhook", &webhook.server)], value(webhook));
         }
     }
-    out.into_text()
 }
 
 impl WebhookGauges {
@@ -109,7 +108,9 @@ mod tests {
                 webhook("http://a", 4),
             ],
         };
-        let text = render_events(&events, 3);
+        let mut out = Exposition::prometheus();
+        render_events(&mut out, &events, 3);
+        let text = out.into_text();
         for line in [
             "fluxgate_threshold_overflows_total 3",
             "fluxgate_webhook_sent_total{webhook=\"http://a\"} 5",

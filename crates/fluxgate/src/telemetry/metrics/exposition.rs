@@ -1,45 +1,53 @@
-//! Prometheus' text format, version 0.0.4.
+//! All metrics in one of two forms: Prometheus' text format, version 0.0.4, or a request to an OTLP
+//! collector.
 //!
 //! The crate `prometheus-client` writes OpenMetrics instead, which names counters
 //! differently in `# TYPE` lines, and keeps histograms behind a lock.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-/// Metrics in Prometheus' text format.
-#[derive(Debug, Default)]
-pub(super) struct Exposition(String);
+use super::family::{Kind, Labels, seconds};
+use super::otlp::{OtlpMetrics, attributes};
 
-/// The type of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
+/// Metrics in one of the forms.
+#[derive(Debug)]
+pub(super) enum Exposition {
+    Prometheus(String),
+    Otlp(OtlpMetrics),
 }
 
 /// The samples of one metric.
 pub(super) struct Family<'a> {
-    text: &'a mut String,
+    out: &'a mut Exposition,
     name: &'static str,
 }
 
-/// Labels and their values.
-pub(super) type Labels<'a> = &'a [(&'static str, &'a str)];
-
 impl Exposition {
+    pub(super) fn prometheus() -> Self {
+        Self::Prometheus(String::new())
+    }
+
+    /// Metrics for a collector. Counting began at `started`, since 1970.
+    pub(super) fn otlp(started: Duration) -> Self {
+        Self::Otlp(OtlpMetrics::new(started))
+    }
+
     /// Starts a metric. `help` is one line without a backslash.
     pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        // Writing to a string cannot fail, here and below.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        Family {
-            text: &mut self.0,
-            name,
+        match self {
+            Self::Prometheus(text) => {
+                let kind = match kind {
+                    Kind::Counter => "counter",
+                    Kind::Gauge => "gauge",
+                    Kind::Histogram => "histogram",
+                };
+                // Writing to a string cannot fail, here and below.
+                let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            }
+            Self::Otlp(metrics) => metrics.family(name, kind, help),
         }
+        Family { out: self, name }
     }
 
     /// Writes a metric with one sample and no labels.
@@ -47,19 +55,31 @@ impl Exposition {
         self.family(name, kind, help).sample(&[], value);
     }
 
+    /// Returns the text, or the body of the request.
     pub(super) fn into_text(self) -> String {
-        self.0
+        match self {
+            Self::Prometheus(text) => text,
+            Self::Otlp(metrics) => metrics.into_request(),
+        }
     }
 }
 
 impl Family<'_> {
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: u64) {
-        self.write("", labels, &value.to_string());
+        match self.out {
+            Exposition::Prometheus(text) => {
+                write(text, (self.name, ""), labels, &value.to_string());
+            }
+            Exposition::Otlp(metrics) => metrics.sample(labels, value),
+        }
     }
 
     /// Writes nanoseconds as a sample in seconds.
     pub(super) fn seconds(&mut self, labels: Labels<'_>, nanos: u64) {
-        self.write("", labels, &seconds(nanos));
+        match self.out {
+            Exposition::Prometheus(text) => write(text, (self.name, ""), labels, &seconds(nanos)),
+            Exposition::Otlp(metrics) => metrics.seconds(labels, nanos),
+        }
     }
 
     /// Writes a histogram of nanoseconds in seconds. The last of the `buckets` has no bound
@@ -76,48 +96,46 @@ impl Family<'_> {
         buckets: &[u64],
         sum: u64,
     ) {
+        let text = match self.out {
+            Exposition::Prometheus(text) => text,
+            Exposition::Otlp(metrics) => {
+                return metrics.histogram(attributes(labels), bounds, buckets, sum);
+            }
+        };
+        let name = self.name;
         let mut cumulative = 0;
         for (index, bucket) in buckets.iter().enumerate() {
             cumulative += bucket;
             let bound = bounds.get(index).map(|bound| seconds(*bound));
             let bound = bound.as_deref().unwrap_or("+Inf");
             let labels = [labels, &[("le", bound)]].concat();
-            self.write("_bucket", &labels, &cumulative.to_string());
+            write(text, (name, "_bucket"), &labels, &cumulative.to_string());
         }
-        self.write("_sum", labels, &seconds(sum));
-        self.write("_count", labels, &cumulative.to_string());
-    }
-
-    fn write(&mut self, suffix: &str, labels: Labels<'_>, value: &str) {
-        let _ = write!(self.text, "{}{suffix}", self.name);
-        for (index, (name, label)) in labels.iter().enumerate() {
-            let before = if index == 0 { '{' } else { ',' };
-            let _ = write!(self.text, "{before}{name}=\"");
-            for char in label.chars() {
-                match char {
-                    '\\' => self.text.push_str("\\\\"),
-                    '"' => self.text.push_str("\\\""),
-                    '\n' => self.text.push_str("\\n"),
-                    _ => self.text.push(char),
-                }
-            }
-            self.text.push('"');
-        }
-        if !labels.is_empty() {
-            self.text.push('}');
-        }
-        let _ = writeln!(self.text, " {value}");
+        write(text, (name, "_sum"), labels, &seconds(sum));
+        write(text, (name, "_count"), labels, &cumulative.to_string());
     }
 }
 
-/// Formats nanoseconds as seconds, exactly.
-fn seconds(nanos: u64) -> String {
-    let (whole, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
-    if rest == 0 {
-        return whole.to_string();
+/// Appends a sample in Prometheus' format.
+fn write(text: &mut String, (name, suffix): (&str, &str), labels: Labels<'_>, value: &str) {
+    let _ = write!(text, "{name}{suffix}");
+    for (index, (name, label)) in labels.iter().enumerate() {
+        let before = if index == 0 { '{' } else { ',' };
+        let _ = write!(text, "{before}{name}=\"");
+        for char in label.chars() {
+            match char {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                _ => text.push(char),
+            }
+        }
+        text.push('"');
     }
-    let text = format!("{whole}.{rest:09}");
-    text.trim_end_matches('0').to_owned()
+    if !labels.is_empty() {
+        text.push('}');
+    }
+    let _ = writeln!(text, " {value}");
 }
 
 #[cfg(test)]
@@ -125,22 +143,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_exact() {
-        let cases = [
-            (0, "0"),
-            (1, "0.000000001"),
-            (2_500, "0.0000025"),
-            (1_000_000_000, "1"),
-            (61_500_000_000, "61.5"),
-        ];
-        for (nanos, expected) in cases {
-            assert_eq!(seconds(nanos), expected);
-        }
-    }
-
-    #[test]
     fn labels_are_escaped_and_buckets_are_cumulative() {
-        let mut text = Exposition::default();
+        let mut text = Exposition::prometheus();
         let mut family = text.family("a_total", Kind::Counter, "Things.");
         family.sample(&[("x", "q\"b\\n\n"), ("y", "")], 3);
         let mut family = text.family("b_seconds", Kind::Histogram, "Times.");

@@ -6,7 +6,8 @@ use fluxgate_gateway::{
     DURATION_BOUNDS, EjectionCause, ResponseTotals, RouteStatus, STATUS_CLASS_NAMES, UpstreamStatus,
 };
 
-use super::exposition::{Exposition, Family, Kind, Labels};
+use super::exposition::{Exposition, Family};
+use super::family::{Kind, Labels};
 
 /// The sums of the upstreams of a route with the same host and port: a series must not appear
 /// twice.
@@ -17,8 +18,7 @@ struct UpstreamSums {
 }
 
 /// Renders the metrics of all routes, and of requests without a route.
-pub(in crate::telemetry) fn render_gateway(routes: &[RouteStatus]) -> String {
-    let mut out = Exposition::default();
+pub(super) fn render_gateway(out: &mut Exposition, routes: &[RouteStatus]) {
     let help =
         "Requests to the gateway by route and status class. The route is empty if none matches.";
     let name = "fluxgate_gateway_requests_total";
@@ -37,8 +37,7 @@ pub(in crate::telemetry) fn render_gateway(routes: &[RouteStatus]) -> String {
     for route in with_id(routes) {
         family.sample(&[("route", &*route.id)], route.retries);
     }
-    render_upstreams(&mut out, routes);
-    out.into_text()
+    render_upstreams(out, routes);
 }
 
 fn render_upstreams(out: &mut Exposition, routes: &[RouteStatus]) {
@@ -136,7 +135,8 @@ mod tests {
             recent_requests: 0,
             recent_failures: 0,
         };
-        let text = render_gateway(&[RouteStatus {
+        let mut out = Exposition::prometheus();
+        let route = RouteStatus {
             id: "r".into(),
             responses: ResponseTotals::default(),
             retries: 7,
@@ -144,7 +144,9 @@ mod tests {
                 upstream("http://h:80", None),
                 upstream("https://h:80", Some("x")),
             ],
-        }]);
+        };
+        render_gateway(&mut out, &[route]);
+        let text = out.into_text();
         for line in [
             "fluxgate_gateway_requests_total{route=\"r\",status_class=\"2xx\"} 0",
             "fluxgate_retries_total{route=\"r\"} 7",

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::exposition::{Exposition, Kind};
+use super::exposition::Exposition;
+use super::family::Kind;
 
 /// Counted by one thread, once a second or less often.
 #[derive(Debug, Default)]

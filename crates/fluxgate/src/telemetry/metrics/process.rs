@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::exposition::{Exposition, Kind};
+use super::exposition::Exposition;
+use super::family::Kind;
 
 /// `/proc` counts in hundredths of a second on every Linux that Rust supports.
 const NANOS_PER_TICK: u64 = 10_000_000;

@@ -1,35 +1,94 @@
-//! Renders all metrics for Prometheus.
+//! Renders all metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fluxgate_core::{Outcome, WaitRefusal};
+use fluxgate_gateway::RouteStatus;
 use fluxgate_http::server::Listener;
 use fluxgate_redis::lease::LeaseCounts;
 use fluxgate_redis::reason;
 
 use super::durations::{BOUNDS, DurationTotals, Tally};
-use super::exposition::{Exposition, Family, Kind};
+use super::events::{EventGauges, render_events};
+use super::exposition::{Exposition, Family};
+use super::family::Kind;
+use super::gateway::render_gateway;
+use super::http_durations;
 use super::process;
-use super::shard::{STATUS_CLASSES, Shard};
+use super::shard::{STATUS_CLASSES, Shard, lock};
 use super::{Metrics, ReloadStatus, RuleTotals, StoreGauges};
 use crate::telemetry::open_holds::HoldCounts;
 use crate::telemetry::{clock, log};
 
 const STATUS_CLASS_NAMES: [&str; STATUS_CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Renders all metrics, including those of the store.
-pub(in crate::telemetry) fn render_metrics(
+/// What metrics show besides their own counters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MetricSources {
+    pub(crate) store: StoreGauges,
+    pub(crate) events: EventGauges,
+    /// The routes of the gateway, if there is one.
+    pub(crate) routes: Vec<RouteStatus>,
+}
+
+/// What the telemetry itself knows besides its counters.
+#[derive(Debug)]
+pub(in crate::telemetry) struct OwnSources<'a> {
+    pub(in crate::telemetry) holds: &'a HoldCounts,
+    /// Shares of limits that did not fit into their queue.
+    pub(in crate::telemetry) overflows: u64,
+}
+
+/// Returns all metrics in Prometheus' text format.
+pub(in crate::telemetry) fn prometheus_text(
+    metrics: &Metrics,
+    sources: &MetricSources,
+    own: &OwnSources<'_>,
+) -> String {
+    let mut out = Exposition::prometheus();
+    render_all(&mut out, metrics, sources, own);
+    out.into_text()
+}
+
+/// Returns all metrics as a request to an OTLP collector, with those that OpenTelemetry names.
+pub(in crate::telemetry) fn otlp_request(
+    metrics: &Metrics,
+    sources: &MetricSources,
+    own: &OwnSources<'_>,
+) -> String {
+    let mut out = Exposition::otlp(metrics.started);
+    render_all(&mut out, metrics, sources, own);
+    if let Exposition::Otlp(out) = &mut out {
+        let shards = metrics.shards.all();
+        http_durations::render(out, shards.iter().map(|shard| lock(&shard.http)));
+    }
+    out.into_text()
+}
+
+fn render_all(
+    out: &mut Exposition,
+    metrics: &Metrics,
+    sources: &MetricSources,
+    own: &OwnSources<'_>,
+) {
+    render_metrics(out, metrics, &sources.store, own.holds);
+    render_events(out, &sources.events, own.overflows);
+    render_gateway(out, &sources.routes);
+}
+
+/// Renders the metrics of decisions, the store and the process.
+fn render_metrics(
+    out: &mut Exposition,
     metrics: &Metrics,
     store: &StoreGauges,
     holds: &HoldCounts,
-) -> String {
+) {
     let shards = metrics.shards.all();
-    let mut out = Exposition::default();
-    render_decisions(&mut out, &shards);
-    render_rule_decisions(&mut out, &metrics.read_rule_totals());
-    render_durations(&mut out, &shards);
+    render_decisions(out, &shards);
+    render_rule_decisions(out, &metrics.read_rule_totals());
+    render_durations(out, &shards);
     let reasons = reason::ALL.map(|reason| reason.name());
     let help = "Requests denied because the store failed.";
     let family = out.family("fluxgate_failclosed_total", Kind::Counter, help);
@@ -49,13 +108,13 @@ pub(in crate::telemetry) fn render_metrics(
     add_sums(family, &shards, "reason", &refusals, |shard| {
         &shard.refused_waits
     });
-    render_holds(&mut out, holds);
-    metrics.llm.render(&mut out);
-    render_store(&mut out, store);
-    render_reload(&metrics.reload, &mut out);
-    metrics.admin.render(&mut out);
-    metrics.history.render(&mut out);
-    render_responses(&mut out, &shards);
+    render_holds(out, holds);
+    metrics.llm.render(out);
+    render_store(out, store);
+    render_reload(&metrics.reload, out);
+    metrics.admin.render(out);
+    metrics.history.render(out);
+    render_responses(out, &shards);
     let help = "TLS handshakes that failed, by listener.";
     let family = out.family("fluxgate_tls_handshake_failures_total", Kind::Counter, help);
     let listeners = Listener::ALL.map(Listener::name);
@@ -65,8 +124,7 @@ pub(in crate::telemetry) fn render_metrics(
     let help = "Connections that were closed because they had no valid PROXY header.";
     let name = "fluxgate_proxy_protocol_failures_total";
     out.one(name, Kind::Counter, help, get(&metrics.proxy_failures));
-    render_process(metrics, &mut out);
-    out.into_text()
+    render_process(metrics, out);
 }
 
 fn render_reload(reload: &ReloadStatus, out: &mut Exposition) {
@@ -98,6 +156,9 @@ fn render_process(metrics: &Metrics, out: &mut Exposition) {
     let help = "Spans dropped because the collector did not accept them in time.";
     let name = "fluxgate_spans_dropped_total";
     out.one(name, Kind::Counter, help, get(&metrics.spans.dropped));
+    let help = "Exports of metrics to the collector that failed.";
+    let name = "fluxgate_metric_exports_failed_total";
+    out.one(name, Kind::Counter, help, get(&metrics.exports_failed));
     let help = "Version and platform of the running program.";
     let labels = [
         ("version", env!("CARGO_PKG_VERSION")),

@@ -10,6 +10,7 @@ use fluxgate_http::server::Listener;
 use fluxgate_redis::reason;
 
 use super::durations::{DurationHistogram, Tally};
+use super::http_durations::HttpDurations;
 use crate::telemetry::denial_table::DenialTables;
 use crate::telemetry::recent::RecentRequests;
 use crate::telemetry::rule_names::RuleNames;
@@ -36,6 +37,9 @@ pub(in crate::telemetry) struct Shard {
     pub(in crate::telemetry) top: Mutex<TopCounts>,
     /// Who was denied by this thread since the last second. Other threads lock it only to take it.
     pub(in crate::telemetry) denials: Mutex<DenialTables>,
+    /// The durations of the gateway's requests, if metrics are exported. Other threads lock it only
+    /// to read.
+    pub(in crate::telemetry) http: Mutex<HttpDurations>,
     /// The last requests of this thread, if they are recorded.
     pub(in crate::telemetry) recent: Mutex<RecentRequests>,
     /// The counters of every rule. Locked only to add a rule, and to render.

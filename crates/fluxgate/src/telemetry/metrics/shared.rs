@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fluxgate_gateway::CallEnd;
 
-use super::exposition::{Exposition, Kind};
+use super::exposition::Exposition;
+use super::family::Kind;
 
 /// Why a call of the admin API was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Posts spans to a collector.
+//! Posts spans and metrics to a collector.
 
 use std::fmt;
 use std::io;
@@ -17,8 +17,10 @@ use url::Url;
 use crate::config::HttpUrl;
 use crate::telemetry::percent::percent_decoded;
 
-/// The default path of a collector.
-const PATH: &str = "/v1/traces";
+/// The default path for spans.
+const TRACES: &str = "/v1/traces";
+/// The default path for metrics.
+const METRICS: &str = "/v1/metrics";
 
 /// The address of a collector. Displayed without its password.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub(super) struct Endpoint {
     authorization: Option<String>,
 }
 
-/// Why a collector did not accept spans.
+/// Why a collector did not accept a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PostError {
     #[error("cannot connect: {0}")]
@@ -46,12 +48,27 @@ pub(super) enum PostError {
 }
 
 impl Endpoint {
-    pub(super) fn new(url: &HttpUrl) -> Self {
-        let parsed = url.url();
-        let path = match parsed.path() {
-            "" | "/" => PATH,
+    /// Returns where spans are sent: to the path of the URL, or to the default path.
+    pub(super) fn of_traces(url: &HttpUrl) -> Self {
+        let path = match url.url().path() {
+            "" | "/" => TRACES,
             path => path,
         };
+        Self::new(url, path)
+    }
+
+    /// Returns where metrics are sent: beside the spans. `None` if the path of spans does not tell
+    /// where that is.
+    pub(super) fn of_metrics(url: &HttpUrl) -> Option<Self> {
+        let path = match url.url().path() {
+            "" | "/" => METRICS.to_owned(),
+            path => path.strip_suffix(TRACES)?.to_owned() + METRICS,
+        };
+        Some(Self::new(url, &path))
+    }
+
+    fn new(url: &HttpUrl, path: &str) -> Self {
+        let parsed = url.url();
         let query = parsed.query().map(|query| format!("?{query}"));
         Self {
             host: parsed.host_str().unwrap_or_default().to_owned(),
@@ -114,6 +131,28 @@ fn basic_auth(url: &Url) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_are_sent_beside_the_spans() {
+        let cases = [
+            ("http://h:4318", "/v1/traces", Some("/v1/metrics")),
+            ("http://h/", "/v1/traces", Some("/v1/metrics")),
+            (
+                "http://h/otlp/v1/traces?k=v",
+                "/otlp/v1/traces?k=v",
+                Some("/otlp/v1/metrics?k=v"),
+            ),
+            ("http://h/spans", "/spans", None),
+        ];
+        for (url, traces, metrics) in cases {
+            let url = HttpUrl::parse(url).unwrap();
+            assert_eq!(Endpoint::of_traces(&url).path, traces);
+            assert_eq!(
+                Endpoint::of_metrics(&url).map(|it| it.path).as_deref(),
+                metrics
+            );
+        }
+    }
 
     #[test]
     fn names_and_passwords_become_basic_authentication() {

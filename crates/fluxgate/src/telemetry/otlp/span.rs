@@ -1,112 +1,88 @@
-//! A span: one decision about a traced request.
+//! A span: a request, or one decision about it.
 
-use std::cell::Cell;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::LazyLock;
+use std::borrow::Cow;
 
-use fluxgate_core::Outcome;
-use fluxgate_http::server::Listener;
+use fluxgate_core::{ActiveRule, Decision, RuleSet};
 use serde_json::{Value, json};
 
-use crate::telemetry::trace_context::{Hex, TraceContext};
+use crate::telemetry::metrics::reported_rule;
+use crate::telemetry::otlp_json;
+use crate::telemetry::trace_context::Hex;
 
-/// The span kind `SPAN_KIND_SERVER`.
-const SERVER: u8 = 2;
 /// The status code `STATUS_CODE_ERROR`.
 const ERROR: u8 = 2;
-/// The flags for a remote parent and a sampled trace.
+/// The flags of a span in a sampled trace whose parent is in this process, and in another one.
+const SAMPLED: u32 = 0x101;
 const REMOTE_AND_SAMPLED: u32 = 0x301;
 
-/// Distinguishes this process from others of the same service.
-static INSTANCE: LazyLock<String> = LazyLock::new(|| next_id().to_string());
-
-/// One decision about a traced request.
+/// A span of a sampled trace.
 #[derive(Debug)]
 pub(super) struct Span {
-    pub(super) name: &'static str,
-    /// The trace and the caller's span.
-    pub(super) parent: TraceContext,
+    pub(super) name: Cow<'static, str>,
+    pub(super) kind: SpanKind,
+    pub(super) trace_id: Hex<16>,
     pub(super) id: Hex<8>,
+    pub(super) parent: Hex<8>,
     /// In nanoseconds since 1970.
     pub(super) start: u64,
     /// In nanoseconds since 1970.
     pub(super) end: u64,
-    /// `None` for an ad-hoc limit, or if the set does not exist.
-    pub(super) rule_set: Option<Box<str>>,
-    pub(super) rule: Option<Box<str>>,
-    pub(super) outcome: Outcome,
-    pub(super) listener: Listener,
-    pub(super) request_id: Box<str>,
+    pub(super) attributes: Vec<Value>,
+    /// Why it failed, if it did.
+    pub(super) error: Option<Box<str>>,
 }
 
-/// Returns a random id.
-pub(super) fn next_id() -> Hex<8> {
-    thread_local! {
-        static IDS: (RandomState, Cell<u64>) = (RandomState::new(), Cell::new(0));
-    }
-    let id = IDS.with(|(random, count)| {
-        count.set(count.get().wrapping_add(1));
-        random.hash_one(count.get())
-    });
-    // Zero is not a valid id.
-    Hex(id.max(1).to_be_bytes())
+/// How a span is related to its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SpanKind {
+    /// `SPAN_KIND_INTERNAL`: the parent is in this process.
+    Internal = 1,
+    /// `SPAN_KIND_SERVER`: the parent is that of a client.
+    Server = 2,
 }
 
-/// Returns the body of a request with these spans: the JSON form of OTLP's
-/// `ExportTraceServiceRequest`, with names in camel case, ids in hexadecimal, enums as numbers and
-/// 64-bit numbers as strings.
+/// Returns the body of a request with these spans: an `ExportTraceServiceRequest`.
 pub(super) fn request(spans: &[Span]) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let resource = [
-        attribute("service.name", "fluxgate"),
-        attribute("service.version", version),
-        attribute("service.instance.id", &INSTANCE),
-    ];
     let spans: Vec<_> = spans.iter().map(span_json).collect();
     let request = json!({
         "resourceSpans": [{
-            "resource": { "attributes": resource },
-            "scopeSpans": [{
-                "scope": { "name": "fluxgate", "version": version },
-                "spans": spans,
-            }],
+            "resource": otlp_json::resource(),
+            "scopeSpans": [{ "scope": otlp_json::scope(), "spans": spans }],
         }],
     });
     request.to_string()
 }
 
 fn span_json(span: &Span) -> Value {
-    let values = [
-        ("fluxgate.rule_set", span.rule_set.as_deref()),
-        ("fluxgate.rule", span.rule.as_deref()),
-        ("fluxgate.outcome", Some(span.outcome.name())),
-        ("fluxgate.listener", Some(span.listener.name())),
-        ("fluxgate.request_id", Some(&*span.request_id)),
-    ];
-    let attributes: Vec<_> = values
-        .iter()
-        .filter_map(|(key, value)| Some(attribute(key, (*value)?)))
-        .collect();
-    let failed = matches!(span.outcome, Outcome::FailedOpen | Outcome::FailedClosed);
-    let status = if failed {
-        json!({ "code": ERROR, "message": "the store failed" })
-    } else {
-        json!({})
+    let status = match &span.error {
+        Some(error) => json!({ "code": ERROR, "message": error }),
+        None => json!({}),
+    };
+    let flags = match span.kind {
+        SpanKind::Internal => SAMPLED,
+        SpanKind::Server => REMOTE_AND_SAMPLED,
     };
     json!({
-        "traceId": span.parent.trace_id.to_string(),
+        "traceId": span.trace_id.to_string(),
         "spanId": span.id.to_string(),
-        "parentSpanId": span.parent.span_id.to_string(),
-        "flags": REMOTE_AND_SAMPLED,
+        "parentSpanId": span.parent.to_string(),
+        "flags": flags,
         "name": span.name,
-        "kind": SERVER,
+        "kind": span.kind as u8,
         "startTimeUnixNano": span.start.to_string(),
         "endTimeUnixNano": span.end.to_string(),
-        "attributes": attributes,
+        "attributes": span.attributes,
         "status": status,
     })
 }
 
-fn attribute(key: &str, value: &str) -> Value {
-    json!({ "key": key, "value": { "stringValue": value } })
+/// Returns the attributes that name the rule of a decision.
+pub(super) fn decided_by(decision: &Decision) -> Vec<Value> {
+    let rule_set = decision.rule_set().map(RuleSet::name);
+    let rule = reported_rule(decision).0.map(ActiveRule::id);
+    let names = [("fluxgate.rule_set", rule_set), ("fluxgate.rule", rule)];
+    let names = names.into_iter();
+    names
+        .filter_map(|(key, value)| Some(otlp_json::text(key, value?)))
+        .collect()
 }

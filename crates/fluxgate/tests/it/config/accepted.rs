@@ -67,6 +67,7 @@ const VALID: &[&str] = &[
     "history: true",
     "history: false",
     "telemetry: { log: text, level: trace, otlp: 'http://127.0.0.1:4317', identities: true }",
+    "telemetry: { otlp: { url: 'http://127.0.0.1:4318', metrics: false, interval: 10s } }",
     "{ listen: { gateway: 127.0.0.1:1 }, gateway: { routes: [ { id: a, upstreams: [echo] } ] } }",
 ];
 

@@ -92,10 +92,12 @@ telemetry ~ 100 lines at once ~ fluxgate/src/telemetry/log/sampling.rs ~ BURST: 
 telemetry ~ ten a second over time ~ fluxgate/src/telemetry/log/sampling.rs ~ PER_SECOND: u64 = 10
 telemetry ~ up to 4,096 lines ~ fluxgate/src/telemetry/log/queue.rs ~ MAX_LINES: usize = 4096
 telemetry ~ for at most a second ~ fluxgate/src/telemetry/log/writer.rs ~ LAST_TIMEOUT: Duration = Duration::from_secs(1)
+telemetry ~ cut after 1 KiB ~ fluxgate/src/telemetry/otlp_json.rs ~ MAX_TEXT: usize = 1024
 telemetry ~ every 5 s ~ fluxgate/src/telemetry/otlp.rs ~ INTERVAL: Duration = Duration::from_secs(5)
 telemetry ~ 512 at a time ~ fluxgate/src/telemetry/otlp.rs ~ BATCH: usize = 512
 telemetry ~ Up to 2,048 may wait ~ fluxgate/src/telemetry/otlp.rs ~ MAX_SPANS: usize = 2048
-telemetry ~ at most once a minute ~ fluxgate/src/telemetry/otlp.rs ~ LOG_INTERVAL: Duration = Duration::from_secs(60)
+telemetry ~ beyond 2,000 series ~ fluxgate/src/telemetry/metrics/http_durations.rs ~ MAX_SERIES: usize = 2_000
+telemetry ~ at most once a minute ~ fluxgate/src/telemetry/otlp/collector.rs ~ LOG_INTERVAL: Duration = Duration::from_secs(60)
 ";
 
 #[test]

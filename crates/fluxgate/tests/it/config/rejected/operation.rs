@@ -70,6 +70,14 @@ pub(super) const CASES: &[Rejected] = &[
         "`otlp` must be http://HOST:PORT",
     ),
     (
+        "telemetry: { otlp: { metrics: false } }",
+        "`otlp` needs a `url`",
+    ),
+    (
+        "telemetry: { otlp: { url: 'https://a' } }",
+        "`url` must be http://HOST:PORT",
+    ),
+    (
         "telemetry: { identities: 1 }",
         "`identities` must be true or false",
     ),

@@ -1,4 +1,4 @@
-"""An OTLP collector that writes each span to standard error as JSON.
+"""An OTLP collector that writes each span, and each point of a metric, to standard error as JSON.
 
 Requests are parsed by the official definitions of OTLP. The response to an invalid one
 is 400, and the error is written too.
@@ -11,6 +11,9 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from google.protobuf import json_format
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
 )
@@ -34,17 +37,20 @@ def as_proto3(value, name=None):
     return base64.b64encode(bytes.fromhex(value)).decode()
 
 
+def values(pairs):
+    """Returns attributes as a dictionary."""
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
+
+
 class Collector(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
-            request = ExportTraceServiceRequest()
             text = json.dumps(as_proto3(json.loads(body)))
-            json_format.Parse(text, request)
-            for resource in request.resource_spans:
-                for scope in resource.scope_spans:
-                    for span in scope.spans:
-                        self.write_span(resource.resource, scope.scope, span)
+            if self.path.endswith("/metrics"):
+                self.write_metrics(json_format.Parse(text, ExportMetricsServiceRequest()))
+            else:
+                self.write_spans(json_format.Parse(text, ExportTraceServiceRequest()))
             self.send_response(200)
         except Exception as error:
             write({"error": repr(error), "body": body.decode(errors="replace")})
@@ -54,8 +60,46 @@ class Collector(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"{}")
 
+    def write_spans(self, request):
+        for resource in request.resource_spans:
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    self.write_span(resource.resource, scope.scope, span)
+
+    def write_metrics(self, request):
+        for resource in request.resource_metrics:
+            for scope in resource.scope_metrics:
+                names = [metric.name for metric in scope.metrics]
+                assert len(set(names)) == len(names), names
+                for metric in scope.metrics:
+                    self.write_metric(resource.resource, scope.scope, metric)
+
+    def write_metric(self, resource, scope, metric):
+        kind = metric.WhichOneof("data")
+        data = getattr(metric, kind)
+        if kind != "gauge":
+            assert data.aggregation_temporality == 2, metric
+        for point in data.data_points:
+            line = {
+                "metric": metric.name,
+                "unit": metric.unit,
+                "kind": kind,
+                "path": self.path,
+                "scope": scope.name,
+                "resource": values(resource.attributes),
+                "attributes": values(point.attributes),
+                "start": point.start_time_unix_nano,
+                "time": point.time_unix_nano,
+            }
+            if kind == "histogram":
+                assert len(point.bucket_counts) == len(point.explicit_bounds) + 1, point
+                assert sum(point.bucket_counts) == point.count, point
+                line |= {"count": point.count, "sum": point.sum}
+            else:
+                line["value"] = getattr(point, point.WhichOneof("value"))
+            write(line)
+
     def write_span(self, resource, scope, span):
-        values = lambda pairs: {pair.key: pair.value.string_value for pair in pairs}
         write(
             {
                 "path": self.path,
