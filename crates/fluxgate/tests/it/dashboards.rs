@@ -15,9 +15,10 @@ use fleet::Fleet;
 use prometheus::Prometheus;
 
 /// Panels that may show 0, because no fault of this test raises them.
-const MAY_BE_ZERO: [&str; 3] = [
+const MAY_BE_ZERO: [&str; 4] = [
     "Dropped lines and spans over 5 min",
     "Expired holds and late settlements over 5 min",
+    "Lost lines of the access log over 5 min",
     "Lost records and events over 5 min",
 ];
 
@@ -25,9 +26,10 @@ const MAY_BE_ZERO: [&str; 3] = [
 const SLOW: &str = "FluxGateSlow";
 
 /// The titles of panels that are empty while all services are healthy.
-const FAULT_PANELS: [&str; 9] = [
+const FAULT_PANELS: [&str; 10] = [
     "5xx",
     "Breaker",
+    "Ejections",
     "Fail-closed",
     "Fallback",
     "Failed reloads",

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use fluxgate_testkit::{FaultProxy, Http, Mode, ModelServer, RedisServer, wait_until};
+use fluxgate_testkit::{FaultProxy, Http, Mode, ModelServer, RawUpstream, RedisServer, wait_until};
 
 use crate::service::Service;
 use crate::support::Dir;
@@ -32,6 +32,7 @@ filters: { main: { rule_set: slow }, models: { rule_set: models } }
 gateway:
   routes:
     - { id: models, match: { path: [\"/v1/**\"] }, upstreams: [\"MODEL\"], filters: [models], llm: { rules: models } }
+    - { id: fragile, match: { path: [/fragile] }, upstreams: [\"FRAGILE\"], retry: {} }
     - { id: all, upstreams: [echo], filters: [main] }
 rule_sets:
   slow:
@@ -59,6 +60,8 @@ pub(super) struct Fleet {
     /// A gateway whose clients wait for hours.
     gateway: Service,
     _model: ModelServer,
+    /// An upstream of the gateway, which dies.
+    fragile: Option<RawUpstream>,
     waiting: Vec<Http>,
     /// Started later, without rules.
     unready: Option<Service>,
@@ -74,6 +77,9 @@ impl Fleet {
         let redis = RedisServer::start();
         let proxy = FaultProxy::start(redis.addr());
         let model = ModelServer::start();
+        let fragile = RawUpstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let waiting = WAITING.replace("MODEL", &model.url());
+        let waiting = waiting.replace("FRAGILE", &format!("http://{}", fragile.address()));
         let mut fleet = Self {
             memory: Service::start_in(dir, &[], MEMORY),
             shared: Service::start(&[], &shared_config(&proxy)),
@@ -82,8 +88,9 @@ impl Fleet {
             few_descriptors: Service::start(&[], RULES),
             idle: Vec::new(),
             killed: Service::start(&[], RULES),
-            gateway: Service::start(&["gateway"], &WAITING.replace("MODEL", &model.url())),
+            gateway: Service::start(&["gateway"], &waiting),
             _model: model,
+            fragile: Some(fragile),
             waiting: Vec::new(),
             unready: None,
             is_flooded: false,
@@ -138,6 +145,8 @@ impl Fleet {
         let call = r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#;
         let answer = Http::new(self.gateway.address("gateway")).post("/v1/chat/completions", call);
         assert_eq!(answer.status, 200, "{answer:?}");
+        // Fails once the upstream is dead.
+        Http::new(self.gateway.address("gateway")).get("/fragile");
         if let Some(unready) = &self.unready {
             let answer = unready.http().post("/v1/check", "{}");
             assert_eq!(answer.status, 503, "{answer:?}");
@@ -202,10 +211,11 @@ impl Fleet {
         }
     }
 
-    /// Kills Redis and a service, writes invalid rules, exhausts descriptors, starts a flood,
+    /// Kills Redis, an upstream and a service, writes invalid rules, exhausts descriptors, starts a flood,
     /// adds waiting clients, and starts a service without rules.
     pub(super) fn fail(&mut self) {
         self.redis.kill();
+        drop(self.fragile.take());
         self.killed.program.kill();
         self.memory
             .dir
