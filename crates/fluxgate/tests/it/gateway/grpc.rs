@@ -10,7 +10,28 @@ use serde_json::{Value, json};
 use super::*;
 use crate::http2_peers::{Http2Client, Http2Upstream, block_on, request};
 use crate::service::grpc::client::Client;
-use crate::support::{project_file, python};
+use crate::support::{fetched, project_file, python};
+
+/// The lines that a client prints whose calls are all as expected.
+const ALL_CALLS: [&str; 10] = [
+    "unary",
+    "large",
+    "server streaming",
+    "client streaming",
+    "both streaming",
+    "deadline is passed on",
+    "deadline",
+    "cancelled",
+    "details",
+    "unknown",
+];
+
+/// Returns a command of the client and server of grpc-go.
+fn grpc_go(arguments: &[&str]) -> Command {
+    let mut command = Command::new(fetched("FLUXGATE_GRPC_GO", "grpc-go/grpc_go"));
+    command.args(arguments).stdin(Stdio::piped());
+    command
+}
 
 fn script(arguments: &[&str]) -> Command {
     let mut command = Command::new(python());
@@ -21,15 +42,20 @@ fn script(arguments: &[&str]) -> Command {
     command
 }
 
-/// A gRPC server in Python, which ends when dropped.
-struct PythonServer {
+/// A gRPC server, which ends when dropped.
+struct GrpcServer {
     child: Child,
     address: SocketAddr,
 }
 
-impl PythonServer {
+impl GrpcServer {
+    /// Starts a server of grpcio.
     fn start() -> Self {
-        let mut child = script(&["serve"]).stdout(Stdio::piped()).spawn().unwrap();
+        Self::run(script(&["serve"]))
+    }
+
+    fn run(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
@@ -38,7 +64,7 @@ impl PythonServer {
     }
 }
 
-impl Drop for PythonServer {
+impl Drop for GrpcServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -59,27 +85,21 @@ fn status(service: &Service) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
+/// Each library calls the service of each through the gateway.
 #[test]
 fn calls_of_every_kind_pass() {
-    let server = PythonServer::start();
-    let service = start(&format!("h2c://{}", server.address), "", "");
-    let address = service.address("gateway").to_string();
-    let output = script(&["call", &address]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<_> = text.lines().collect();
-    let expected = [
-        "unary",
-        "large",
-        "server streaming",
-        "client streaming",
-        "both streaming",
-        "deadline is passed on",
-        "deadline",
-        "cancelled",
-        "details",
-        "unknown",
-    ];
-    assert_eq!(lines, expected, "{output:?}");
+    let libraries = [script, grpc_go];
+    for (number, serves) in libraries.into_iter().enumerate() {
+        let server = GrpcServer::run(serves(&["serve"]));
+        let service = start(&format!("h2c://{}", server.address), "", "");
+        let address = service.address("gateway").to_string();
+        for calls in libraries {
+            let output = calls(&["call", &address]).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            let lines: Vec<_> = text.lines().collect();
+            assert_eq!(lines, ALL_CALLS, "server {number}: {output:?}");
+        }
+    }
 }
 
 /// FluxGate's own gRPC service, which is built on tonic, behind its gateway.
@@ -124,7 +144,7 @@ rule_sets:
 
 #[test]
 fn a_used_up_quota_is_a_status_of_grpc() {
-    let server = PythonServer::start();
+    let server = GrpcServer::start();
     let upstream = format!("h2c://{}", server.address);
     let service = start(&upstream, "filters: [f],", LIMITED);
     assert_eq!(status(&service)["code"], 0);

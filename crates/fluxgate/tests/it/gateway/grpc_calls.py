@@ -16,6 +16,9 @@ import grpc
 BIG = 10 * 1024 * 1024
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 DETAILS = "grpc-status-details-bin"
+MESSAGE = "50% of é\n"
+# A `google.rpc.Status` with the same code and message, as grpc-go demands.
+STATUS = b"\x08\x09\x12\x0a" + MESSAGE.encode()
 cancelled = threading.Event()
 
 
@@ -61,8 +64,8 @@ def was_cancelled(request, context):
 
 
 def fail(request, context):
-    context.set_trailing_metadata([(DETAILS, b"\x08\x05\x12\x03why")])
-    context.abort(grpc.StatusCode.FAILED_PRECONDITION, "50% of é\n")
+    context.set_trailing_metadata([(DETAILS, STATUS)])
+    context.abort(grpc.StatusCode.FAILED_PRECONDITION, MESSAGE)
 
 
 class Service(grpc.GenericRpcHandler):
@@ -154,7 +157,7 @@ def call(address):
 
     error = error_of(unary("Fail"), b"", timeout=10)
     seen = (error.code(), error.details(), dict(error.trailing_metadata()).get(DETAILS))
-    wanted = (grpc.StatusCode.FAILED_PRECONDITION, "50% of é\n", b"\x08\x05\x12\x03why")
+    wanted = (grpc.StatusCode.FAILED_PRECONDITION, MESSAGE, STATUS)
     expect("details", seen == wanted, seen)
 
     error = error_of(unary("Unknown"), b"", timeout=10)
