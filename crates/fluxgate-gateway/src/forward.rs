@@ -18,7 +18,7 @@ use crate::request_body::RequestBody;
 use crate::rewrite::with_host;
 use crate::routes::Route;
 use crate::upstream::{
-    Assignment, AttemptedUpstreams, ConnectionLimit, Protocol, TlsClients, Upstream,
+    Assignment, AttemptedUpstreams, Carrier, ConnectionLimit, Protocol, TlsClients, Upstream,
     UpstreamStream, pool,
 };
 use retry::Retry;
@@ -213,7 +213,8 @@ impl Forwarder {
             let started = Instant::now();
             let sent = if protocol == Protocol::Http1 && !needs_http2 {
                 if request.body.is_some() {
-                    let permit = self.permit_open_body(&mut request, timeouts).await;
+                    let carrier = Carrier::Connection;
+                    let permit = self.permit_open_body(&mut request, carrier, timeouts).await;
                     permit.map_err(ForwardError::unsent)?;
                 }
                 let sent = self.send(&assignment, &mut request, timeouts, &mut on_final_head);
@@ -316,16 +317,19 @@ impl Forwarder {
         sent.map_err(|failure| failure.error)
     }
 
-    /// Waits until a request may hold a connection, if its body is incomplete.
+    /// Waits until a request may hold its carrier, if its body is incomplete.
     async fn permit_open_body(
         &self,
         request: &mut OutgoingRequest<'_>,
+        carrier: Carrier,
         timeouts: &Timeouts,
     ) -> Result<(), GatewayError> {
         if let Some(body) = &mut request.body
             && body.needs_permit().await?
         {
-            let permit = self.connections.acquire_open_body(timeouts.connect);
+            let permit = self
+                .connections
+                .acquire_open_body(carrier, timeouts.connect);
             body.hold(permit.await?);
         }
         Ok(())

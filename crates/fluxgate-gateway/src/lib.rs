@@ -23,6 +23,7 @@ pub mod fuzz;
 mod gateway;
 mod health_check;
 mod hop_by_hop;
+mod http2_frames;
 mod http_server;
 mod llm;
 mod mcp;

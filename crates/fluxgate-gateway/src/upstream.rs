@@ -11,7 +11,7 @@ mod server;
 mod tls;
 
 pub(crate) use balancer::{Assignment, AttemptedUpstreams, Balancer};
-pub(crate) use connection_limit::{ConnectionLimit, OpenBodyPermit};
+pub(crate) use connection_limit::{Carrier, ConnectionLimit, OpenBodyPermit};
 pub(crate) use registry::UpstreamRegistry;
 pub use route_upstream::UpstreamStatus;
 pub(crate) use server::{Protocol, Upstream, UpstreamStream};

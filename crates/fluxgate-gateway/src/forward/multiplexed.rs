@@ -13,7 +13,7 @@ use crate::exchange::{
     Exchange, ExchangeError, Http2Error, Http2Exchange, OutgoingRequest, ResponseHead,
 };
 use crate::upstream::http2::{DialFailure, Http2Connection, Http2Pool, StreamSlot};
-use crate::upstream::{Assignment, Protocol, Upstream, UpstreamStream, pool};
+use crate::upstream::{Assignment, Carrier, Protocol, Upstream, UpstreamStream, pool};
 
 /// How often a request is sent to a server that refuses it unprocessed.
 const MAX_REFUSALS: usize = 3;
@@ -54,7 +54,8 @@ impl Forwarder {
                 }
                 Way::Http1(stream, is_idle) => (stream, is_idle),
                 Way::Http2(slot) => {
-                    let permit = self.permit_open_stream(request, timeouts).await;
+                    let carrier = Carrier::Stream;
+                    let permit = self.permit_open_body(request, carrier, timeouts).await;
                     permit.map_err(impossible)?;
                     let scheme = scheme.clone();
                     let begun = Http2Exchange::begin(slot, scheme, request, timeouts, on_head);
@@ -68,7 +69,8 @@ impl Forwarder {
                     }
                 }
             };
-            let permit = self.permit_open_body(request, timeouts).await;
+            let carrier = Carrier::Connection;
+            let permit = self.permit_open_body(request, carrier, timeouts).await;
             permit.map_err(impossible)?;
             match Exchange::begin(stream, request, timeouts, on_head).await {
                 Ok((exchange, head)) => return Ok(Sent::Http1(exchange, head)),
@@ -79,21 +81,6 @@ impl Forwarder {
                 Err(error) => return Err(AttemptFailure::on_new(error)),
             }
         }
-    }
-
-    /// Waits until a request may hold a stream over HTTP/2, if its body is incomplete.
-    async fn permit_open_stream(
-        &self,
-        request: &mut OutgoingRequest<'_>,
-        timeouts: &Timeouts,
-    ) -> Result<(), GatewayError> {
-        if let Some(body) = &mut request.body
-            && body.needs_permit().await?
-        {
-            let permit = self.connections.acquire_open_stream(timeouts.connect);
-            body.hold(permit.await?);
-        }
-        Ok(())
     }
 
     /// Finds a way to the upstream: a place on an open connection, or a new connection.

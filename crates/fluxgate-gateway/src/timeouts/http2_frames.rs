@@ -1,7 +1,8 @@
 //! Tracks where the HTTP/2 frames of a client begin and end.
 
+use crate::http2_frames::FrameReader;
+
 const PREFACE: usize = 24;
-const FRAME_HEADER: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
@@ -13,22 +14,16 @@ const END_HEADERS: u8 = 4;
 pub(super) struct FrameTracker {
     /// How much of the preface is missing.
     preface: usize,
-    header: [u8; FRAME_HEADER],
-    /// How much of the frame header has arrived.
-    seen: usize,
-    /// How much of the frame's payload is missing, once its header is complete.
-    left: usize,
+    frames: FrameReader,
     /// Whether a head continues in the next frame.
     in_block: bool,
 }
 
 impl FrameTracker {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             preface: PREFACE,
-            header: [0; FRAME_HEADER],
-            seen: 0,
-            left: 0,
+            frames: FrameReader::default(),
             in_block: false,
         }
     }
@@ -40,27 +35,9 @@ impl FrameTracker {
         self.preface -= preface;
         bytes = &bytes[preface..];
         let mut was_complete = !self.is_incomplete();
-        while !bytes.is_empty() {
-            if self.seen < FRAME_HEADER {
-                let count = bytes.len().min(FRAME_HEADER - self.seen);
-                self.header[self.seen..self.seen + count].copy_from_slice(&bytes[..count]);
-                self.seen += count;
-                bytes = &bytes[count..];
-                if self.seen < FRAME_HEADER {
-                    break;
-                }
-                let [a, b, c, ..] = self.header;
-                self.left = u32::from_be_bytes([0, a, b, c]) as usize;
-            }
-            let count = bytes.len().min(self.left);
-            self.left -= count;
-            bytes = &bytes[count..];
-            if self.left == 0 {
-                let [_, _, _, kind, flags, ..] = self.header;
-                if matches!(kind, HEADERS | CONTINUATION) {
-                    self.in_block = flags & END_HEADERS == 0;
-                }
-                self.seen = 0;
+        while let Some(piece) = self.frames.next(&mut bytes) {
+            if piece.is_last && matches!(piece.kind, HEADERS | CONTINUATION) {
+                self.in_block = piece.flags & END_HEADERS == 0;
             }
             was_complete |= !self.is_incomplete();
         }
@@ -69,14 +46,16 @@ impl FrameTracker {
 
     /// Returns whether a head, or a frame other than `DATA`, is incomplete.
     pub(super) fn is_incomplete(&self) -> bool {
-        let is_data = self.seen > 3 && self.header[3] == DATA;
-        self.in_block || (self.seen > 0 && !is_data)
+        let is_data = self.frames.kind() == Some(DATA);
+        self.in_block || (self.frames.is_within_frame() && !is_data)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FRAME_HEADER: usize = 9;
 
     fn frame(kind: u8, flags: u8, length: u8) -> Vec<u8> {
         let mut frame = vec![0, 0, length, kind, flags, 0, 0, 0, 1];

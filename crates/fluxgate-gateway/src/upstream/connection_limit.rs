@@ -36,7 +36,16 @@ pub(crate) struct ConnectionPermit {
     _descriptor: DescriptorPermit,
 }
 
-/// A request with an incomplete body that may hold a connection until this is dropped.
+/// What carries a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A connection over HTTP/1.1.
+    Connection,
+    /// A stream of a connection over HTTP/2.
+    Stream,
+}
+
+/// A request with an incomplete body that may hold its carrier until this is dropped.
 pub(crate) type OpenBodyPermit = OwnedSemaphorePermit;
 
 impl ConnectionLimit {
@@ -89,20 +98,19 @@ impl ConnectionLimit {
         })
     }
 
-    /// Waits until another request with an incomplete body may hold a connection.
+    /// Waits until another request with an incomplete body may hold its carrier.
     pub(crate) async fn acquire_open_body(
         &self,
+        carrier: Carrier,
         timeout: Duration,
     ) -> Result<OpenBodyPermit, GatewayError> {
-        acquire(&self.open_bodies, timeout).await
-    }
-
-    /// Waits until another request with an incomplete body may hold a stream over HTTP/2.
-    pub(crate) async fn acquire_open_stream(
-        &self,
-        timeout: Duration,
-    ) -> Result<OpenBodyPermit, GatewayError> {
-        acquire(&self.open_streams, timeout).await
+        let semaphore = match carrier {
+            Carrier::Connection => &self.open_bodies,
+            Carrier::Stream => &self.open_streams,
+        };
+        let permit = Arc::clone(semaphore).acquire_owned();
+        let permit = tokio::time::timeout(timeout, permit).await;
+        permit.ok().and_then(Result::ok).ok_or(GatewayError::Busy)
     }
 
     /// Returns the number of requests that wait for a connection. While there are any, no
@@ -110,15 +118,6 @@ impl ConnectionLimit {
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
-}
-
-async fn acquire(
-    semaphore: &Arc<Semaphore>,
-    timeout: Duration,
-) -> Result<OpenBodyPermit, GatewayError> {
-    let permit = Arc::clone(semaphore).acquire_owned();
-    let permit = tokio::time::timeout(timeout, permit).await;
-    permit.ok().and_then(Result::ok).ok_or(GatewayError::Busy)
 }
 
 /// Counts a request as waiting until it is dropped.

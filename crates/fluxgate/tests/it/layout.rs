@@ -51,7 +51,7 @@ const LAYERS: [(&str, &str); 10] = [
     ),
     (
         "fluxgate-gateway",
-        "config observer error hop_by_hop counts timeouts upstream request_body exchange routes rewrite forward \
+        "config observer error hop_by_hop counts http2_frames timeouts upstream request_body exchange routes rewrite forward \
          llm mcp received_request engine admission active_config health_check request_record gateway forwarded_headers upstream_request request_checks echo fast_path \
          http_server fuzz",
     ),

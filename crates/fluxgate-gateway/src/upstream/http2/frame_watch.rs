@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use crate::http2_frames::FrameReader;
 use crate::upstream::server::UpstreamStream;
 
-const FRAME_HEADER: usize = 9;
 /// The type of `GOAWAY` frames.
 const GOAWAY: u8 = 7;
 /// No stream has this number.
@@ -140,11 +140,7 @@ impl AsyncWrite for WatchedStream {
 /// Finds `GOAWAY` frames, however the bytes are split.
 #[derive(Debug, Default)]
 struct GoawayParser {
-    header: [u8; FRAME_HEADER],
-    /// How much of the header has been read.
-    seen: usize,
-    /// How much of the payload is missing, once the header is complete.
-    left: usize,
+    frames: FrameReader,
     /// The start of the payload: the last stream.
     stream: [u8; 4],
     stream_seen: usize,
@@ -153,35 +149,20 @@ struct GoawayParser {
 impl GoawayParser {
     /// Reads the next bytes. Passes the last stream of each `GOAWAY` to `found`.
     fn read(&mut self, mut bytes: &[u8], mut found: impl FnMut(u32)) {
-        while !bytes.is_empty() {
-            if self.seen < FRAME_HEADER {
-                let count = bytes.len().min(FRAME_HEADER - self.seen);
-                self.header[self.seen..self.seen + count].copy_from_slice(&bytes[..count]);
-                self.seen += count;
-                bytes = &bytes[count..];
-                if self.seen < FRAME_HEADER {
-                    return;
-                }
-                let [a, b, c, ..] = self.header;
-                self.left = u32::from_be_bytes([0, a, b, c]) as usize;
+        while let Some(piece) = self.frames.next(&mut bytes) {
+            if piece.is_first {
                 self.stream_seen = 0;
             }
-            let count = bytes.len().min(self.left);
-            let (payload, rest) = bytes.split_at(count);
-            if self.header[3] == GOAWAY && self.stream_seen < 4 {
-                let count = payload.len().min(4 - self.stream_seen);
-                let end = self.stream_seen + count;
-                self.stream[self.stream_seen..end].copy_from_slice(&payload[..count]);
-                self.stream_seen = end;
-                if end == 4 {
-                    // The highest bit is reserved.
-                    found(u32::from_be_bytes(self.stream) & 0x7fff_ffff);
-                }
+            if piece.kind != GOAWAY || self.stream_seen == 4 {
+                continue;
             }
-            self.left -= count;
-            bytes = rest;
-            if self.left == 0 {
-                self.seen = 0;
+            let count = piece.payload.len().min(4 - self.stream_seen);
+            let end = self.stream_seen + count;
+            self.stream[self.stream_seen..end].copy_from_slice(&piece.payload[..count]);
+            self.stream_seen = end;
+            if end == 4 {
+                // The highest bit is reserved.
+                found(u32::from_be_bytes(self.stream) & 0x7fff_ffff);
             }
         }
     }
