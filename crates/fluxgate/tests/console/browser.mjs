@@ -12,7 +12,7 @@ import { Element, plain, result, until } from "./element.mjs";
 const DESKTOP = { width: 1280, height: 900 };
 
 const FLAGS = [
-  "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
+  "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
   "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
   "--disable-extensions", "--disable-sync", "--disable-dev-shm-usage", "--mute-audio",
   "--disable-background-timer-throttling", "--disable-renderer-backgrounding",
@@ -32,7 +32,7 @@ const MODIFIERS = { alt: 1, control: 2, meta: 4, shift: 8 };
 /** Starts a browser that all tests of a file share. */
 export async function launch() {
   const profile = mkdtempSync(join(tmpdir(), "fluxgate-console-"));
-  const child = spawn("chromium", [...FLAGS, `--user-data-dir=${profile}`, "about:blank"], {
+  const child = spawn("chromium-headless-shell", [...FLAGS, `--user-data-dir=${profile}`, "about:blank"], {
     stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"],
     // Chromium keeps other things in the home directory.
     env: { ...process.env, HOME: profile },
@@ -56,7 +56,7 @@ class Browser {
     this.#profile = profile;
     this.#exited = new Promise((done) => child.once("exit", done));
     child.once("error", (error) => this.#fail(error));
-    child.once("exit", () => this.#fail(new Error("chromium has ended (scripts/test installs it)")));
+    child.once("exit", () => this.#fail(new Error("chromium-headless-shell has ended (scripts/test installs it)")));
     child.stdio[3].on("error", () => {});
     child.stdio[4].setEncoding("utf8").on("data", (data) => this.#receive(data));
   }

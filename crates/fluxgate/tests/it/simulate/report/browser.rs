@@ -52,8 +52,8 @@ pub(crate) fn evaluate_with_console(page: &str, view: View, body: &str) -> (Valu
     );
     let scheme = u8::from(!view.dark);
     let output = Command::new("timeout")
-        .args(["--kill-after=10", "600", "chromium"])
-        .args(["--headless", "--no-sandbox", "--disable-gpu"])
+        .args(["--kill-after=10", "600", "chromium-headless-shell"])
+        .args(["--no-sandbox", "--disable-gpu"])
         .args(["--enable-logging=stderr", "--window-size=1400,1000"])
         .arg(format!("--user-data-dir={}", dir.path("profile").display()))
         .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
@@ -65,7 +65,7 @@ pub(crate) fn evaluate_with_console(page: &str, view: View, body: &str) -> (Valu
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "chromium failed (scripts/test installs it): {stderr}"
+        "chromium-headless-shell failed (scripts/test installs it): {stderr}"
     );
     let console = stderr.lines().filter(|line| line.contains(":CONSOLE"));
     let console = console.map(str::to_owned).collect();
