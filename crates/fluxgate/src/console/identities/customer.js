@@ -164,7 +164,11 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
     for (const each of visible) {
       const known = cards.get(each);
       if (known) known.update();
-      else cards.set(each, ruleCard(context, each, { isShared: isShared(each) }));
+      else {
+        // It stays: somebody may be using it when nothing is used any more.
+        opened.add(each);
+        cards.set(each, ruleCard(context, each, { isShared: isShared(each) }));
+      }
     }
     showCards(visible);
     replaceIfNew(more, String(used.length - visible.length), () => used.length > visible.length

@@ -156,6 +156,9 @@ fn the_trail_says_who_changed_what_and_why() {
     for store in [String::new(), store_in(&server)] {
         let service = Service::start(&[], &format!("{store}{RULES}"));
         let mut http = service.http();
+        wait_until("identities have handles", || {
+            http.get("/v1/state?handle=x").status != 503
+        });
         let mut call = |path: &str, body: Value, reason: Option<&str>| {
             let mut headers = vec![("Content-Type", "application/json")];
             headers.extend(reason.map(|reason| ("X-FluxGate-Reason", reason)));
