@@ -33,7 +33,7 @@ pub(super) use enabled::Trace;
 /// Records nothing.
 #[cfg(not(feature = "lease-trace"))]
 #[derive(Debug, Default)]
-pub(super) struct Trace;
+pub(super) struct Trace();
 
 #[cfg(not(feature = "lease-trace"))]
 impl Trace {
