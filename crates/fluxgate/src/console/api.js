@@ -109,11 +109,14 @@ export async function send(method, path, { body, headers = {}, reason, signal } 
   throw problem;
 }
 
+/** Leaves out the name that logs have for a failure of Redis. @param {string} detail */
+export const plainly = (detail) => detail.replace(/\bcircuit_open: /, "");
+
 /** @param {Response} response @param {string} text */
 function problemOf({ status, statusText }, text) {
   try {
     const { detail, title, faults } = JSON.parse(text);
-    return new Problem(status, detail ?? title ?? text, faults);
+    return new Problem(status, plainly(detail ?? title ?? text), faults);
   } catch {
     return new Problem(status, text || statusText);
   }
@@ -176,13 +179,4 @@ async function readEvents(response, onEvent, onChunk) {
     }
     if (events === 0) onChunk();
   }
-}
-
-/**
- * Returns whether the heaviest identity can be looked up: global rules have no identities, and limits
- * that come with the call no rule.
- * @param {Top} top
- */
-export function isLookedUp({ rule_set: set, identity }) {
-  return set !== null && identity !== "(everyone)";
 }

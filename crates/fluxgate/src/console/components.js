@@ -73,33 +73,13 @@ export function gauge(label) {
 }
 
 /**
- * Asks before an action. Escape and Cancel are `false`.
- * @param {string} title @param {string} text @param {string} action @returns {Promise<boolean>}
- */
-export function confirmDialog(title, text, action) {
-  return new Promise((resolve) => {
-    const onclose = () => {
-      resolve(dialog.returnValue === "yes");
-      dialog.remove();
-    };
-    const dialog = h("dialog.dialog", { "aria-labelledby": "dialog-title", onclose },
-      h("h2", { id: "dialog-title" }, title),
-      h("p", text),
-      h("div.actions",
-        button("Cancel", () => dialog.close()),
-        button(action, () => dialog.close("yes"), { kind: "danger" })));
-    document.body.append(dialog);
-    dialog.showModal();
-  });
-}
-
-/**
  * Asks before a change, and why it is made: the audit log keeps the reason. Escape and Cancel are
  * `null`.
  * @param {string} title @param {Part} text @param {string} action
- * @param {{kind?: "primary" | "danger"}} [options] @returns {Promise<{reason: string} | null>}
+ * @param {{kind?: "primary" | "danger", asksWhy?: boolean}} [options]
+ * @returns {Promise<{reason: string} | null>}
  */
-export function reasonDialog(title, text, action, { kind = "danger" } = {}) {
+export function reasonDialog(title, text, action, { kind = "danger", asksWhy = true } = {}) {
   return new Promise((resolve) => {
     const input = textInput({ name: "reason", maxlength: 500, autocomplete: "on" });
     const onclose = () => {
@@ -114,7 +94,7 @@ export function reasonDialog(title, text, action, { kind = "danger" } = {}) {
       h("form", { onsubmit },
         h("h2", { id: "dialog-title" }, title),
         typeof text === "string" ? h("p", text) : text,
-        field("Reason", input, "Optional. Shown under Events, and kept in the audit log."),
+        asksWhy && field("Reason", input, "Optional. Shown under Events, and kept in the audit log."),
         h("div.actions",
           button("Cancel", () => dialog.close()),
           h(`button.button.${kind}`, { type: "submit" }, action))));
@@ -129,13 +109,6 @@ export function problemNotice(error) {
   return notice("bad", h("p", String(error)),
     faults.length > 0 && h("ul", faults.map(({ line, column, message }) =>
       h("li", line > 0 && h("span.mono", `${line}:${column} `), message))));
-}
-
-/** @param {Promise<Child>} content */
-export function loaded(content) {
-  const place = h("div", h("p.quiet", "Loading…"));
-  content.catch(problemNotice).then((child) => replace(place, child));
-  return place;
 }
 
 /**
@@ -188,6 +161,10 @@ export function showProblem(place, error) {
   const isSilent = error instanceof Problem && error.status === 0;
   if (error === null) replace(place);
   else if (!isSilent && place.textContent !== String(error)) replace(place, problemNotice(error));
+  if (isSilent || error === null) return;
+  for (const each of place.parentElement?.querySelectorAll("p") ?? []) {
+    if (each.textContent === "Loading…") each.textContent = "It is tried again every few seconds.";
+  }
 }
 
 /** A time with its zone, that programs can read too. @param {number} milliseconds */
@@ -256,6 +233,10 @@ export function segmented(label, choices, value, onChange) {
   select(value);
   return Object.assign(h("div.segmented", { role: "group", "aria-label": label }, buttons), { select });
 }
+
+/** The same as a field, below its label. @type {(...of: Parameters<typeof segmented>) => HTMLElement} */
+export const segmentedField = (label, ...rest) =>
+  h("div.field", h("span.field-label", { "aria-hidden": "true" }, label), segmented(label, ...rest));
 
 /** @param {string} text @param {import("./main.js").Context["notify"]} notify @param {string} done */
 export async function copyText(text, notify, done) {

@@ -2,7 +2,7 @@
 
 import { button, field, pageHead, segmented, showProblem, textInput } from "./components.js";
 import { h, setText } from "./dom.js";
-import { changeItem, changeText, eventItem, eventText, KINDS, shownOf } from "./events/item.js";
+import { changeItem, changeText, eventItem, eventText, grouped, groupOf, KINDS, shownOf } from "./events/item.js";
 import { link, zone } from "./format.js";
 import { watch } from "./polling.js";
 import { sharedStream } from "./stream.js";
@@ -29,7 +29,7 @@ export function view({ params, session, signal }) {
   /** @type {Map<string, Event>} */
   const events = new Map();
   let changes = /** @type {Change[]} */ ([]);
-  /** The items that are shown. @type {Map<string, HTMLLIElement>} */
+  /** The items that are shown. @type {Map<string, HTMLElement>} */
   let items = new Map();
   let isKnown = { events: false, changes: false };
 
@@ -65,8 +65,8 @@ export function view({ params, session, signal }) {
     const has = (/** @type {string} */ text) => words.every((word) => text.toLowerCase().includes(word));
     const found = isChanges
       ? changes.filter((change) => has(`${change.who} ${changeText(change)} ${change.reason ?? ""}`))
-      : [...events.values()].filter((event) => (kind === "all" || event.kind === kind)
-        && has(`${KINDS[event.kind] ?? event.kind} ${eventText(event)}`)).sort((a, b) => b.at_ms - a.at_ms);
+      : grouped([...events.values()].filter((event) => (kind === "all" || event.kind === kind)
+        && has(`${KINDS[event.kind] ?? event.kind} ${eventText(event)}`)).sort((a, b) => b.at_ms - a.at_ms));
     const shown = found.slice(0, most);
     showItems(shown);
     more.hidden = shown.length === found.length;
@@ -83,13 +83,16 @@ export function view({ params, session, signal }) {
   function showItems(shown) {
     const before = items;
     items = new Map(shown.map((each) => {
-      const key = `${shows} ${keyOf(each)}`;
-      return [key, before.get(key) ?? ("what" in each ? changeItem(each) : eventItem(each))];
+      if ("what" in each) return [keyOf(each), before.get(keyOf(each)) ?? changeItem(each)];
+      const key = groupOf(each) ?? keyOf(each);
+      const known = /** @type {ReturnType<typeof eventItem> | undefined} */ (before.get(key));
+      known?.update(each);
+      return [key, known ?? eventItem(each)];
     }));
     const wanted = [...items.values()];
     for (const element of [...list.children]) if (!wanted.includes(/** @type {HTMLLIElement} */ (element))) element.remove();
     wanted.forEach((element, place) => {
-      if (list.children[place] !== element) list.insertBefore(element, list.children[place] ?? null);
+      if (list.children[place] !== element && !element.matches(":focus-within")) list.insertBefore(element, list.children[place] ?? null);
     });
   }
 

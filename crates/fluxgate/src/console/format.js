@@ -119,6 +119,16 @@ export function link(route, params) {
 }
 
 /**
+ * Returns `api / per-user, limit “day”`; a limit without a name of its own has a number, which says nothing.
+ * @param {{rule_set: string | null, rule: string | null, band: string | null}} row
+ */
+export const placeOf = ({ rule_set: set, rule, band }) =>
+  `${set ?? "–"} / ${rule ?? "–"}${isNamed(band) ? `, limit “${band}”` : ""}`;
+
+/** @param {string | null} band */
+export const isNamed = (band) => band !== null && !/^b\d+$/.test(band);
+
+/**
  * Returns the address of the page of an identity that a call has listed. `handle` finds it, also where
  * `identity` is a pseudonym.
  * @param {{rule_set: string | null, rule: string | null, identity: string | null, handle?: string | null}} row

@@ -1,5 +1,6 @@
 // The instances that share the rules and the store.
 
+import { plainly } from "./api.js";
 import { now } from "./clock.js";
 import { badge, card, pageHead, showProblem, table } from "./components.js";
 import { h, replace, setText } from "./dom.js";
@@ -25,7 +26,7 @@ export function view({ signal, live, fleet }) {
 
   /** @param {Fleet} latest */
   function show({ instances, failure, gone }) {
-    setText(text, failure ? `Other instances are unknown, because Redis does not answer: ${failure}.`
+    setText(text, failure ? `Other instances are unknown, because Redis does not answer: ${plainly(failure)}.`
       : live.latest?.store.kind === "memory" && instances.length < 2
       ? "The store is in memory, so no other instance shares it."
       : `${count(instances.length, "instance uses", "instances share")} the store.`);

@@ -8,6 +8,7 @@ import { h, replace } from "./dom.js";
 import { link } from "./format.js";
 import { refresh, watch } from "./polling.js";
 import { codeBlock, diffBlock } from "./rules/code.js";
+import { effectsOf } from "./rules/last_change.js";
 import { ruleList } from "./rules/list.js";
 import { pressureFeed } from "./rules/pressure.js";
 import { ALL, drafts, NEW, pathOf, readText } from "./rules/store.js";
@@ -117,24 +118,31 @@ async function history(context, set) {
     }
   }
 
+  const wanted = Number(context.params.get("at") ?? changes[0].at_ms);
+  const away = (/** @type {Change} */ { at_ms: at }) => Math.abs(at - wanted);
+  const opened = changes.reduce((best, each) => (away(each) < away(best) ? each : best));
+
   /** @param {Change} change @param {number} index */
-  function item({ at_ms: at, who, what, text }, index) {
-    const place = h("div");
+  function item(change, index) {
+    const { at_ms: at, who, what, text } = change;
+    const place = h("div.stack-small");
     const before = changes[index + 1];
     // The oldest has nothing to compare with.
     const diff = before && diffBlock(before.text ?? "", text ?? "", "Changed lines");
     const canRestore = context.session.role === "admin" && text !== null && index > 0;
+    const see = disclosure(diff ? "See the change" : "See the text", place, () => diff
+      ? [diff.element, context.session.history
+        && reloading(context, () => effectsOf(set, before.text ?? "", text ?? "", at), { followsRules: false }).element]
+      : codeBlock(text ?? "", "Text after the change"));
+    if (change === opened) see.click();
     return h("li.change",
       h("div.row",
         h("h3", timeTag(at)),
         ageTag(at), index === 0 && badge("active", "good")),
-      h("p", h("strong", who), ` · ${what}`, diff && ` · ${diff.words}`),
-      h("div.actions",
-        disclosure(diff ? "See the change" : "See the text", place, () =>
-          diff ? diff.element : codeBlock(text ?? "", "Text after the change")),
+      h("p", h("strong", who), ` · ${what.replace("put", "wrote")}`, diff && ` · ${diff.words}`),
+      h("div.actions", see,
         canRestore && button("Open in the editor", () => restore(text))),
       place);
   }
-  return card("Changes, newest first", h("p.hint", "What a change did to the requests of a rule: “Last change” of ",
-    h("a", { href: link("rules", { set }) }, "the rule"), "."), h("ol", changes.map(item)));
+  return card("Changes, newest first", h("ol", changes.map(item)));
 }

@@ -190,6 +190,11 @@ browserTest("lists events as they happen, and who changed what and why", { store
     { ...headers, "X-FluxGate-Reason": encodeURIComponent("ticket 7: über die Maßen") });
   await service.call("POST", "/v1/reset", { rule_set: "api", rule: "per-user", identity: "ann" }, headers);
 
+  // What happens to one identity again and again is one entry.
+  await service.check({ user: "ann" }, 6);
+  await page.shows(/has used 50% of the limit of 10 [^.]*\. 2 times since \d\d:\d\d:\d\d /);
+  assert.equal((await page.all("link", "Open the identity")).length, 1);
+
   await page.click("button", "Limit");
   await page.hides("Rule set api was changed");
   await page.click("button", "All");

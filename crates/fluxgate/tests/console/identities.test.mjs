@@ -30,7 +30,7 @@ browserTest("lists who is denied, and opens one of them", {}, async (page, servi
   await service.check(ANN, 13);
   await open(page, service, "#/identities", "Identities");
   const table = await page.find("table", "Identities that were denied most");
-  await table.shows(/user=ann api \/ per-user, hour .* denied 3 denials/);
+  await table.shows(/user=ann api \/ per-user, limit “hour” .* denied 3 denials/);
   await page.shows("1 to 1 of 1. Those that were denied most within the time above, of all instances.");
   await page.click("link", "user=ann");
   await page.find("heading", "user = ann");
@@ -164,7 +164,7 @@ browserTest("filters and pages the lists on the server", {}, async (page, servic
   await (await page.find("searchbox", "Search")).fill("user-59");
   await page.shows("1 to 2 of 2.");
   const table = await page.find("table", "Identities by what they use");
-  await table.shows(/user=user-59 api \/ per-user, hour 1 of 10 requests no 1 request 9 left/);
+  await table.shows(/user=user-59 api \/ per-user, limit “hour” 1 of 10 requests no 1 request 9 left/);
   await (await page.find("searchbox", "Search")).fill("nobody");
   await page.shows("No listed identity contains “nobody”.");
   await (await page.find("searchbox", "Search")).fill("");
@@ -183,9 +183,9 @@ browserTest("lists who holds slots, and who runs out", { rules: `
   await service.check(ANN, 9);
   await open(page, service, "#/identities?show=slots", "Identities");
   const table = await page.find("table", "Identities by what they use");
-  await table.shows(/user=ann attr:tenant=acme api \/ exports, b0 2 of 3 slots .* 1 free/);
+  await table.shows(/user=ann attr:tenant=acme api \/ exports 2 of 3 slots .* 1 free/);
   await page.click("button", "Running out");
-  await page.says("table", /user=ann api \/ daily, day 9 of 10 requests in .* 1 left/);
+  await page.says("table", /user=ann api \/ daily, limit “day” 9 of 10 requests in .* 1 left/);
 });
 
 browserTest("refunds and resets after a question, with a reason, and says what each band has left", {}, async (page, service) => {
@@ -295,7 +295,7 @@ browserTest("lists denials of a customer, filters and exports them", {}, async (
     await service.check({ ...ANN, user: "bob" }, 11);
     await open(page, service, "#/identities?user=ann", "user = ann");
     const table = await page.find("table", "Denials, newest first");
-    await table.shows(/api \/ per-user, hour 2 denied GET \/api\/items/);
+    await table.shows(/api \/ per-user, limit “hour” 2 denied GET \/api\/items/);
     assert.equal((await page.all("row", undefined, table)).length, 2);
     await page.shows("2 denials on this page");
     await page.click("button", /^Explain the denial by per-user/);

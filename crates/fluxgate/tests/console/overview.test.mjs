@@ -106,6 +106,7 @@ browserTest("marks changes of the rules, and says who made them", { stored: true
   assert.match(marks, /^M[\d.]+ 0V/);
   await page.click("link", "What changed", decisions);
   await page.find("heading", "History of api");
+  await (await page.find("table", "What the change of api did")).shows(/per-user 3 requests, 0 denied/);
 });
 
 browserTest("the chart shows outcomes or rules, and other times", {}, async (page, service) => {
@@ -166,9 +167,13 @@ browserTest("says who runs out soon", {
 }, async (page, service) => {
   await service.check({ user: "ann", cost: 80 });
   await service.check({ user: "bob", cost: 1 });
+  await service.check({ user: "eve", cost: 100 });
   await open(page, service, "#/overview", "Overview");
   const soon = await page.find("region", "Runs out soon");
   await soon.shows(/user=ann in 1\d min api \/ daily: 20 of 100 left in limit “daily”, 80\/h used/);
+  // What is used up does not run out soon.
+  await soon.shows("Used up already: 1 at the limit.");
+  assert.equal(await page.has("link", "user=eve", soon), false);
   await page.click("link", "user=ann", soon);
   await page.find("heading", "Identities");
 });

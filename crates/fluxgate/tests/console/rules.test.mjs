@@ -78,6 +78,21 @@ browserTest("lists the rules in words, with their pressure and their YAML", {}, 
   assert.equal(await page.has("link", "New rule set"), false);
 });
 
+browserTest("the first numbers of a rule are complete, also in minutes", {}, async (page, service) => {
+  // The last whole minute is old enough to be among the denials that are not read again.
+  const minutes = (last) => [...Array(9).fill(0), last, 0];
+  await page.answer("GET", "/v1/history", { body: () => ({
+    step_s: 60, from_ms: Date.now() - 645_000, decisions: [], changes: [],
+    series: [{ rule_set: "api", rule: "per-user", outcome: "allowed", values: minutes(60) },
+      { rule_set: "api", rule: "per-user", outcome: "denied", values: minutes(540) }],
+  }) });
+  await open(page, service, "#/rules", "Rules");
+  await page.find("heading", "Each user on the API");
+  const rule = await item(page, "Each user on the API");
+  await rule.shows(/\/s requests/);
+  assert.match(await rule.text(), /10\/s requests, 9\/s denied 540 requests denied today/);
+});
+
 browserTest("a link leads to a rule", {}, async (page, service) => {
   await open(page, service, "#/rules?set=api&rule=everything", "Rules");
   await page.waitFor("the rule has the focus", () => document.activeElement.textContent.includes("everything"));
@@ -91,9 +106,13 @@ browserTest("shows why rules or their text cannot be read", {}, async (page, ser
   // It comes back by itself.
   await page.find("heading", "api");
   await page.gone("alert");
-  await page.fail("GET", "/v1/rules_text", 500, "it cannot be written");
+  const written = await page.fail("GET", "/v1/rules_text", 500, "it cannot be written");
   await page.click("button", "YAML of api/login");
   await page.says("alert", "500 it cannot be written");
+  written();
+  await (await page.find("region", "api/login in YAML")).shows("- id: login");
+  await page.gone("alert");
+  await page.fail("GET", "/v1/rules_text", 500, "it cannot be written");
   await page.click("link", "Edit and try");
   await page.find("heading", "Rules as text");
   await page.says("alert", "500 it cannot be written");
@@ -368,9 +387,9 @@ browserTest("the history shows changes, and restores a text", { stored: true }, 
   await open(page, service, "#/rules", "Rules");
   await page.click("link", "History of api");
   await page.find("heading", "History of api");
-  const see = await page.find("button", "See the change");
-  await see.click();
+  // The newest change is open, and what it did to the rules that it changed.
   await (await page.find("region", "Changed lines")).shows("- id: login");
+  await (await page.find("table", "What the change of api did")).shows(/Rule 10 min before .* after login 0 requests, 0 denied 0 requests, 0 denied old 0 /);
   await page.click("button", "See the text");
   await (await page.find("region", "Text after the change")).shows("id: login");
   await page.shows("loopback");
@@ -530,8 +549,8 @@ browserTest("the last change of a rule is shown with what it did", { stored: tru
   await open(page, service, "#/rules", "Rules");
   await page.click("button", "Last change of api/per-user");
   await (await page.find("region", "Last change of api/per-user")).shows(/- .*10.*\+ .*2/s);
-  const table = await page.find("table", "What the last change of api/per-user did");
-  await table.shows("Of this rule 10 min before");
+  const table = await page.find("table", "What the change of api did");
+  await table.shows(/Rule 10 min before .* after per-user \d requests?, 0 denied \d/);
   await page.click("button", "Last change of api/login");
   await page.shows("the rule was added");
 });

@@ -36,8 +36,8 @@ const PAGES = [
   }],
   ["#/rules?view=new", "New rule set", (page) => page.says("status", "No faults")],
   ["#/rules?view=history&set=api", "History of api", async (page) => {
-    await page.click("button", "See the change");
     await page.find("region", "Changed lines");
+    await page.find("table", "What the change of api did");
   }],
   ["#/identities", "Identities", (page) => page.shows(/1 to \d of \d/)],
   ["#/identities?show=hour", "Identities", (page) => page.find("table", "Identities by what they use")],

@@ -3,11 +3,13 @@
 import { showProblem } from "../components.js";
 import { h, replace, setText } from "../dom.js";
 import { watch } from "../polling.js";
-import { changeItem, eventItem } from "./item.js";
+import { changeItem, eventItem, grouped } from "./item.js";
 
 /** @import { Change, Event } from "./item.js" */
 
 const SHOWN = 6;
+/** Many of them may be of one identity. */
+const READ = 100;
 const EVERY_MS = 10_000;
 const NONE = "Nothing yet. Limits that are reached (notify), changed rules, Redis and upstreams that fail, and "
   + "wrong tokens are listed here.";
@@ -25,7 +27,7 @@ export function happenedCard({ session, signal, live }) {
   function show() {
     // Changes of rules are events, too.
     const people = changes.filter(({ what }) => what === "refund" || what === "reset");
-    const all = [...events.map((event) => ({ at: event.at_ms, event, change: null })),
+    const all = [...grouped(events.toReversed()).map((event) => ({ at: event.at_ms, event, change: null })),
       ...people.map((change) => ({ at: change.at_ms, event: null, change }))]
       .sort((a, b) => b.at - a.at).slice(0, SHOWN);
     const next = JSON.stringify([isKnown, all]);
@@ -35,7 +37,7 @@ export function happenedCard({ session, signal, live }) {
     none.hidden = all.length > 0;
     if (isKnown) setText(none, NONE);
   }
-  const heard = watch(signal, `/v1/events?n=${SHOWN}`, EVERY_MS, (answer) => {
+  const heard = watch(signal, `/v1/events?n=${READ}`, EVERY_MS, (answer) => {
     events = answer.events;
     isKnown = true;
     show();

@@ -1,16 +1,17 @@
 // An event or a change as an item of a list.
 
 import { ageTag, badge, timeTag } from "../components.js";
-import { h } from "../dom.js";
-import { capitalized, count, identityLink, link, number } from "../format.js";
+import { h, replace, setText } from "../dom.js";
+import { capitalized, count, identityLink, link, number, time } from "../format.js";
 
 /** @import { Child } from "../dom.js" */
 /** @import { Kind } from "../components.js" */
 /** An event of `/v1/events`; what else it has depends on its kind. @typedef {{
  *   id: string | null, at_ms: number, kind: string, text: string,
  *   rule_set?: string | null, rule?: string, identity?: string, handle?: string | null,
- *   share?: number, state?: string, action?: string,
- * }} Event */
+ *   band?: string, share?: number, state?: string, action?: string,
+ *   times?: number, since_ms?: number,
+ * }} Event `times` and `since_ms`: of how many events it is the last, and when the first was */
 /** An entry of `/v1/audit`. @typedef {{
  *   id: string, at_ms: number, who: string, what: string, rule_set: string | null, rule: string | null,
  *   rule_id: string | null, identity: string | null, handle: string | null, units: number | null,
@@ -32,8 +33,28 @@ function levelOf({ kind, share, state, action }) {
 }
 
 /** @param {Event} event */
-export const eventText = ({ kind, text }) => kind === "threshold" ? text
+export const eventText = ({ kind, text }) => kind === "threshold" ? text.replace(/ \(band (\S+)\)/, ", limit “$1”")
   : capitalized(kind === "store" ? text.replace(/^the store fails for/, "Redis does not answer").replace(/^the store/, "Redis") : text);
+
+/**
+ * Returns what events have in common that say that one identity has reached the same share of a limit
+ * again; `null` for others. @param {Event} event
+ */
+export const groupOf = ({ kind, rule_set: set, rule, band, identity, handle, share }) =>
+  (kind === "threshold" ? JSON.stringify([set, rule, band, handle ?? identity, share]) : null);
+
+/** Returns the last event of each group, and the others. @param {Event[]} events newest first */
+export function grouped(events) {
+  /** @type {Map<unknown, Event & {times: number}>} */
+  const groups = new Map();
+  for (const event of events) {
+    const key = groupOf(event) ?? event;
+    const known = groups.get(key);
+    if (known) Object.assign(known, { times: known.times + 1, since_ms: event.at_ms });
+    else groups.set(key, { ...event, times: 1 });
+  }
+  return [...groups.values()];
+}
 
 /** @param {Event} event */
 export function eventItem(event) {
@@ -41,9 +62,19 @@ export function eventItem(event) {
   const links = [
     identity && set && rule && h("a", { href: identityLink({ rule_set: set, rule, identity, handle }) }, "Open the identity"),
     set && rule && h("a", { href: link("rules", { set, rule }) }, "Open the rule"),
-    kind === "rules" && set && h("a", { href: link("rules", { view: "history", set }) }, "What changed"),
+    kind === "rules" && set && h("a", { href: link("rules", { view: "history", set, at: String(at) }) }, "What changed"),
   ];
-  return item(at, badge(KINDS[kind] ?? kind, levelOf(event)), `${eventText(event)}.`, links);
+  const often = h("span.event-reason");
+  const element = item(at, badge(KINDS[kind] ?? kind, levelOf(event)), [`${eventText(event)}.`, often], links);
+  /** @param {Event} last of the same group */
+  function update({ at_ms: last, times = 1, since_ms: since = last }) {
+    if (element.dataset.last === `${last} ${times}`) return;
+    element.dataset.last = `${last} ${times}`;
+    replace(/** @type {Element} */ (element.firstElementChild), whenOf(last));
+    setText(often, times > 1 ? ` ${number(times)} times since ${time(since)}.` : "");
+  }
+  update(event);
+  return Object.assign(element, { update });
 }
 
 /** @param {Change} change */
@@ -52,7 +83,7 @@ export function changeItem(change) {
   const links = [
     identity && set && rule && h("a", { href: identityLink(change) }, "Open the identity"),
     set && rule && h("a", { href: link("rules", { set, rule }) }, "Open the rule"),
-    set && change.etag_after && h("a", { href: link("rules", { view: "history", set }) }, "What changed"),
+    set && change.etag_after && h("a", { href: link("rules", { view: "history", set, at: String(at) }) }, "What changed"),
   ];
   const more = [
     outcome === "unknown" && h("span.attention", " It is not known whether it was applied: Redis did not answer."),
@@ -78,11 +109,14 @@ export function changeText({ what, rule_set: set, rule, rule_id: id, identity, u
   }
 }
 
+/** @param {number} at */
+const whenOf = (at) => [timeTag(at), " ", ageTag(at)];
+
 /** @param {number} at @param {Child} head @param {Child | Child[]} text @param {(Child | "")[]} links */
 function item(at, head, text, links) {
   const shown = links.filter(Boolean);
   return h("li.event",
-    h("div.event-when", timeTag(at), " ", ageTag(at)),
+    h("div.event-when", whenOf(at)),
     h("div.event-head", head),
     h("div.event-text", h("p", text), shown.length > 0 && h("p.row.event-links", shown)));
 }

@@ -2,9 +2,9 @@
 
 import { get, post } from "../api.js";
 import { now } from "../clock.js";
-import { button, card, empty, field, gauge, poll, segmented, table, timeTag } from "../components.js";
+import { button, card, empty, field, gauge, poll, segmentedField, table, timeTag } from "../components.js";
 import { h, replace, setText } from "../dom.js";
-import { count, identityLink, inTime, number } from "../format.js";
+import { count, identityLink, inTime, number, placeOf } from "../format.js";
 import { unitOf } from "./bands.js";
 import { OUTCOMES } from "./denial_log.js";
 import { isHidden, readIdentity } from "./parts.js";
@@ -49,11 +49,10 @@ export function browse({ session, signal, params }, entries) {
       const value = `${set}/${id}`;
       return h("option", { value, selected: value === params.get("of") }, `${set} / ${id}`);
     }));
-  const ranges = h("div.field", h("span.field-label", { "aria-hidden": "true" }, "Within the last"),
-    segmented("Within the last", RANGES, /** @type {any} */ (range), (value) => {
-      range = value;
-      restart();
-    }));
+  const ranges = segmentedField("Within the last", RANGES, range, (value) => {
+    range = value;
+    restart();
+  });
   const previous = button("Previous", () => turn(-rowsShown()));
   const next = button("Next", () => turn(rowsShown()));
 
@@ -126,7 +125,7 @@ export function browse({ session, signal, params }, entries) {
   /** @param {(Denial & Top)[]} rows */
   const deniedTable = (rows) => table("Identities that were denied most",
     ["Identity", "Rule", "Last", "What happened", "Denials"], rows.map((row) => [
-      linkTo(row), `${row.rule_set ?? "–"} / ${row.rule ?? "–"}${row.band ? `, ${row.band}` : ""}`,
+      linkTo(row), placeOf(row),
       row.last_ms ? timeTag(row.last_ms) : "within a minute", OUTCOMES[row.outcome] ?? "denied", count(row.count, "denial"),
     ]), 4);
 
@@ -139,21 +138,20 @@ export function browse({ session, signal, params }, entries) {
       bar.update(row.limit - row.remaining, row.limit);
       const left = unit === "slot" ? "free" : "left";
       return [
-        linkTo(row), `${row.rule_set} / ${row.rule}, ${row.band}`,
+        linkTo(row), placeOf(row),
         h("div.id-used", bar, h("span.hint", `${number(row.limit - row.remaining)} of ${count(row.limit, unit)}`)),
         row.remaining === 0 ? "at the limit now" : row.exhausted_in_ms === null ? "no" : inTime(row.exhausted_in_ms),
         count(row.per_hour, unit), `${number(row.remaining)} ${left}`,
       ];
     }), 4);
 
-  const orders = segmented("Show", offered, order, (value) => {
-    order = value;
+  const orders = segmentedField("Show", offered, order, (value) => {
+    order = /** @type {Order} */ (value);
     restart();
   });
   ranges.hidden = order !== "denied" || !session.history;
   return {
-    element: card("All identities", h("div.row.id-filters", h("div.field",
-      h("span.field-label", { "aria-hidden": "true" }, "Show"), orders), ranges, field("Rule", rule)),
+    element: card("All identities", h("div.row.id-filters", orders, ranges, field("Rule", rule)),
     list.problem, text, body, h("div.actions.id-list-foot", previous, next)),
     /** @param {string} value */
     filter(value) {

@@ -119,7 +119,10 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
         same.isOwn ||= each.isOwn;
         continue;
       }
-      const added = subjectOf(entries, each);
+      // As long as its state could not be read, it is not known whether it is another one.
+      const isPending = subjects.some(({ set, rule, handle, states: bands }) =>
+        set === each.rule_set && rule.id === each.rule && handle === null && bands === null);
+      const added = isPending ? undefined : subjectOf(entries, each);
       if (added) subjects.push(added);
     }
     if (subjects.length > before) states.run();

@@ -2,9 +2,9 @@
 
 import { get } from "../api.js";
 import { now } from "../clock.js";
-import { button, card, field, poll, segmented, table, timeTag } from "../components.js";
+import { button, card, field, poll, segmentedField, table, timeTag } from "../components.js";
 import { h, replace, setText } from "../dom.js";
-import { count, number } from "../format.js";
+import { count, number, placeOf } from "../format.js";
 import { downloadLink } from "./download.js";
 import { explainHandle } from "./explain.js";
 
@@ -90,7 +90,7 @@ export function denialLog({ session, signal, notify }, entries) {
     if (denials.length === 0) return replace(body);
     const list = table("Denials, newest first",
       ["Last", "Rule", "Denials", "Outcome", "Request", "Decision now"], denials.map((row) => [
-        timeTag(row.last_ms), `${row.rule_set ?? "–"} / ${row.rule ?? "–"}${row.band ? `, ${row.band}` : ""}`,
+        timeTag(row.last_ms), placeOf(row),
         number(row.count), OUTCOMES[row.outcome] ?? row.outcome,
         h("span.mono.id-path", `${row.method ?? ""} ${row.path ?? "–"}`),
         row.handle && row.rule_set ? button("Explain", async () => {
@@ -103,11 +103,10 @@ export function denialLog({ session, signal, notify }, entries) {
 
   const element = card("Denials",
     ...(session.history ? [h("div.row.id-filters",
-      h("div.field", h("span.field-label", { "aria-hidden": "true" }, "Within the last"),
-        segmented("Within the last", RANGES, /** @type {any} */ (range), (value) => {
-          range = value;
-          restart();
-        })),
+      segmentedField("Within the last", RANGES, range, (value) => {
+        range = value;
+        restart();
+      }),
       ofField, field("Rule", rule), h("div.field", h("span.field-label", "Export"), h("span.row.tight", links))),
     log.problem, text, body, explained, h("div.actions.id-list-foot", newer, older)] : [h("p.quiet", OFF)]));
 

@@ -4,7 +4,7 @@ import { post } from "../api.js";
 import { now } from "../clock.js";
 import { badge, button, gauge, notice, problemNotice, reasonDialog } from "../components.js";
 import { h, replace, setText } from "../dom.js";
-import { capitalized, count, link, number } from "../format.js";
+import { capitalized, count, isNamed, link, number } from "../format.js";
 import { algorithmWords, limitWords } from "../rules/words.js";
 import { leftWords, nextWords, refundWords, resetDone, resetWords, unitOf, usedWords, windowDates } from "./bands.js";
 import { explainHandle } from "./explain.js";
@@ -158,7 +158,7 @@ function bandItem(state, band, { rule }, unit, at) {
   ];
   return h("li",
     h("div.row.spread",
-      h("span", h("span.mono", id), h("span.hint", band && ` ${limitWords(band)} `),
+      h("span", isNamed(id) && h("span.mono", `${id} `), h("span.hint", band && `${limitWords(band)} `),
         band && band.capacity !== limit && badge(`override: ${count(limit, unit)}`, "info")),
       h("strong.id-left", leftWords(state, unit))),
     meter,

@@ -1,6 +1,6 @@
 // What a customer has under each rule: who is counted, and what is left. One call reads all of it.
 
-import { get, post } from "../api.js";
+import { get, plainly, post } from "../api.js";
 import { now } from "../clock.js";
 import { count } from "../format.js";
 import { filtersOf, missingOf, partsOfRequest, readIdentity } from "./parts.js";
@@ -64,7 +64,7 @@ export async function readStates(subjects, signal) {
   const { states } = await post("/v1/state/batch", { states: asked.map(targetOf) }, signal);
   asked.forEach((each, index) => {
     const { bands, identity, handle, retry_after_ms: retry = 0, error } = states[index];
-    each.problem = error ? error.detail : "";
+    each.problem = error ? plainly(error.detail) : "";
     if (error) return;
     each.states = bands;
     each.retry = retry;
@@ -141,7 +141,7 @@ const found = (rows, isOwn) => rows.filter(({ rule, handle }) => rule && handle)
 
 /** Returns which instances do not tell their requests. @param {Recent} recent */
 export function missingWords({ instances: { known, answered, recording }, failure }) {
-  if (failure) return ` Only those of this instance: ${failure}.`;
+  if (failure) return ` Only those of this instance: ${plainly(failure)}.`;
   const silent = known - answered;
   const deaf = answered - recording;
   return (silent > 0 ? ` ${count(silent, "instance")} did not answer.` : "")

@@ -14,8 +14,9 @@ export function byRuleCard() {
   const list = rowList(SHOWN);
   const text = h("p.hint", "Loading…");
 
-  /** @param {Recorded} recorded @param {Range} range */
+  /** @param {Recorded | null} recorded @param {Range} range */
   function update(recorded, range) {
+    if (!recorded) return setText(text, "It is tried again every few seconds.");
     // The last minute or, in minutes, the last five; the last step is not over yet.
     const recent = Math.max(1, Math.min(recorded.step === 1000 ? 60 : 5, stepsOf(recorded) - 1));
     const seconds = (recent * recorded.step) / 1000;

@@ -32,7 +32,8 @@ const MOST_CHANGES = 5;
 
 /**
  * @param {Context} context
- * @param {(recorded: Recorded, range: Range) => void} onRecord gets what the chart is made of
+ * @param {(recorded: Recorded | null, range: Range) => void} onRecord gets what the chart is made of,
+ * if it could be read
  */
 export function decisionsCard(context, onRecord) {
   const { live, fleet, session, signal } = context;
@@ -121,7 +122,10 @@ export function decisionsCard(context, onRecord) {
       recorded = next;
       draw();
       onRecord(next, range);
-    }, (error) => showProblem(problem, error));
+    }, (error) => {
+      showProblem(problem, error);
+      if (error && !recorded) onRecord(null, range);
+    });
   }
   let job = read();
   signal.addEventListener("abort", () => reading.abort());
@@ -218,7 +222,7 @@ function showChanges(place, changes) {
   replace(place, changes.slice(-MOST_CHANGES).reverse().map(({ at_ms: at, rule_set: set, revision, who }) =>
     h("li.row", h("span.mark", { "aria-hidden": "true" }), timeTag(at),
       h("span", `Rules of ${set} ${revision ? "changed" : "removed"}${who ? ` by ${who}` : ""}. `,
-        h("a", { href: link("rules", { view: "history", set }) }, "What changed"), "."))),
+        h("a", { href: link("rules", { view: "history", set, at: String(at) }) }, "What changed"), "."))),
     rest > 0 && h("li.hint", `${count(rest, "earlier change")} in this time.`));
 }
 

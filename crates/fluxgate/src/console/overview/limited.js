@@ -1,6 +1,6 @@
 // Who is limited now, and why; and who sends most.
 
-import { get } from "../api.js";
+import { get, plainly } from "../api.js";
 import { now } from "../clock.js";
 import { poll, segmented } from "../components.js";
 import { h, setText } from "../dom.js";
@@ -44,7 +44,7 @@ export function limitedCard({ signal, session, live }) {
     list.show(top.entries.map((entry) => rowOf(entry, most, isDenied ? whyOf(entry, denials, sets) : "", isDenied)));
     const what = isDenied ? "denial" : "request";
     const ranges = top.entries.some(({ error }) => error > 0) ? " The true count is within the range." : "";
-    const scope = top.failure ? ` Only this instance is counted: ${top.failure}.` : "";
+    const scope = top.failure ? ` Only this instance is counted: ${plainly(top.failure)}.` : "";
     setText(text, top.entries.length === 0
       ? `No identity ${isDenied ? "was denied" : "sent a request that a rule counts"} in the last minute.${scope}`
       : `${count(top.total, what)} in the last minute, counted by rule.${ranges}${scope}`);

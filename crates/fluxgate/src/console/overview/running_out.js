@@ -2,14 +2,15 @@
 
 import { h, setText } from "../dom.js";
 import { showProblem } from "../components.js";
-import { compact, duration, identityLink, link, number, share } from "../format.js";
+import { compact, duration, identityLink, isNamed, link, number, share } from "../format.js";
 import { watch } from "../polling.js";
 import { rowList } from "./row_list.js";
 
 /** @import { Usage } from "../api.js" */
 
 const SHOWN = 8;
-const PATH = `/v1/usage?by=soon&n=${SHOWN}&offset=0`;
+/** Those that are used up already come first, and are not shown. */
+const PATH = "/v1/usage?by=soon&n=100&offset=0";
 const EVERY_MS = 10_000;
 
 /** @param {import("../main.js").Context} context */
@@ -18,11 +19,14 @@ export function runningOutCard({ signal, live }) {
   const text = h("p.hint", "Loading…");
   const problem = h("div");
   const { run } = watch(signal, PATH, EVERY_MS, (/** @type {{usage: Usage[], total: number}} */ { usage, total }) => {
-    list.show(usage.map(rowOf));
-    const rest = total - usage.length;
-    setText(text, total === 0 ? "At the rate of the last hour, no identity runs out before its limit starts anew."
-      : `At the rate of the last hour, of all instances.${rest > 0 ? ` ${number(rest)} more: ` : ""}`);
-    if (rest > 0) text.append(h("a", { href: link("identities", { show: "soon" }) }, "all that run out"), ".");
+    const soon = usage.filter(({ remaining }) => remaining > 0);
+    list.show(soon.map(rowOf));
+    const full = usage.length - soon.length;
+    const rest = total - full - Math.min(SHOWN, soon.length);
+    setText(text, soon.length === 0 && rest === 0 ? "At the rate of the last hour, no identity runs out before its limit starts anew. "
+      : `At the rate of the last hour, of all instances.${rest > 0 ? ` ${number(rest)} more: ` : " "}`);
+    if (rest > 0) text.append(h("a", { href: link("identities", { show: "soon" }) }, "all that run out"), ". ");
+    if (full > 0) text.append("Used up already: ", h("a", { href: link("identities", { show: "share" }) }, `${number(full)} at the limit`), ".");
   }, (error) => showProblem(problem, error));
   live.onRules(signal, () => run());
   return h("section.card", { "aria-label": "Runs out soon" },
@@ -38,10 +42,10 @@ function rowOf(row) {
     key: JSON.stringify([set, rule, band, identity, row.handle]),
     name,
     href: identity && identity !== "(everyone)" ? identityLink(row) : link("identities", { rule: `${set}/${rule}` }),
-    value: remaining === 0 ? "used up" : `in ${duration(left ?? 0)}`,
+    value: `in ${duration(left ?? 0)}`,
     rule: `${set} / ${rule}`,
     ruleHref: link("rules", { set, rule }),
-    detail: `: ${number(remaining)} of ${number(limit)} left in limit “${band}”, ${compact(perHour)}/h used`
+    detail: `: ${number(remaining)} of ${number(limit)} left${isNamed(band) ? ` in limit “${band}”` : ""}, ${compact(perHour)}/h used`
       + (reset > 0 ? `, all available again in ${duration(reset)}` : ""),
     part: used,
     bar: `Used by ${name} of ${set} / ${rule}: ${share(used)}`,

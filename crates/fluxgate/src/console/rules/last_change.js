@@ -19,6 +19,8 @@ const AROUND_MS = 600_000;
 const MOST_MS = 7 * 86_400_000;
 /** No rule has this id, so that only changes are read. */
 const NO_RULE = "-";
+/** Of how many rules of a change the requests are shown. */
+const MOST_RULES = 5;
 const DENIALS = ["denied", "never", "forbidden"];
 
 /** @param {Context} context @param {string} set @param {string} rule */
@@ -35,7 +37,7 @@ export async function lastChange({ session }, set, rule) {
     h("p", timeTag(at), " (", ageTag(at), ")", who ? [" by ", h("strong", who)] : null,
       isOfSet ? ": the rule set changed; its older texts are not kept here." : before === null ? ": the rule was added." : "."),
     diff?.element,
-    session.history ? await effect(set, rule, at) : h("p.hint", "Requests before and after are not recorded: history is false in the config."));
+    session.history ? await effect(set, [rule], at) : h("p.hint", "Requests before and after are not recorded: history is false in the config."));
 }
 
 /** @param {string} set @param {string} rule @returns {Promise<Change | null>} */
@@ -63,34 +65,47 @@ async function recordedChange(kept, set) {
   return last ? { at: last.at_ms, who: last.who, before: null, after: null, isOfSet: true } : null;
 }
 
-/** Returns the requests of a rule before and after a time. @param {string} set @param {string} rule @param {number} at */
-async function effect(set, rule, at) {
+/**
+ * Returns the requests of each rule that a change of its set has changed, before and after it.
+ * @param {string} set @param {string} before @param {string} after its texts @param {number} at
+ */
+export async function effectsOf(set, before, after, at) {
+  const ids = new Set([...`${after}\n${before}`.matchAll(/^\s*- id: "?([\w-]+)/gm)].map(([, id]) => id));
+  const changed = [...ids].filter((id) => ruleText(before, null, id) !== ruleText(after, null, id));
+  const rest = changed.length - MOST_RULES;
+  return h("div.stack-small", changed.length > 0 && await effect(set, changed.slice(0, MOST_RULES), at),
+    rest > 0 && h("p.hint", `${count(rest, "more rule was", "more rules were")} changed.`));
+}
+
+/** Returns the requests of rules before and after a time. @param {string} set @param {string[]} rules @param {number} at */
+async function effect(set, rules, at) {
   const [from, to] = [at - AROUND_MS, Math.min(now(), at + AROUND_MS)];
-  const query = new URLSearchParams({ rule_set: set, rule, from: String(from), to: String(Math.round(to)) });
-  /** @type {History | null} */
-  const history = await get(`/v1/history?${query}`).catch((error) => {
-    if (error instanceof Problem && error.status === 400) return null;
-    throw error;
-  });
-  if (!history) return h("p.hint", "The requests of that time are no longer recorded.");
-  const { step_s: step, from_ms: start, series } = history;
-  // The step in which it changed belongs to neither.
-  const split = Math.floor((at - start) / (1000 * step));
-  /** @param {(outcome: string) => boolean} isCounted @param {number} first @param {number} [end] */
-  const total = (isCounted, first, end) => series.filter(({ outcome }) => isCounted(outcome))
-    .reduce((sum, { values }) => sum + values.slice(first, end).reduce((all, value) => all + value, 0), 0);
-  const spans = [[0, split], [split + 1, undefined]];
-  const columns = spans.map(([first, end]) => {
-    const of = (/** @type {(outcome: string) => boolean} */ isCounted) => total(isCounted, /** @type {number} */ (first), end);
-    return { requests: of(() => true), denied: of((outcome) => DENIALS.includes(outcome)), shadow: of((outcome) => outcome === "shadow_denied") };
-  });
-  /** @param {number} part @param {number} all */
-  const withShare = (part, all) => (all === 0 ? number(part) : `${number(part)} (${share(part / all)})`);
-  const passed = Math.max(0, to - at);
-  return table(`What the last change of ${set}/${rule} did`,
-    ["Of this rule", `${duration(AROUND_MS)} before`, `${duration(Math.min(AROUND_MS, passed))} after`], [
-      ["Requests", ...columns.map(({ requests }) => count(requests, "request"))],
-      ["Denied", ...columns.map(({ requests, denied }) => withShare(denied, requests))],
-      ["Would be denied (shadow)", ...columns.map(({ requests, shadow }) => withShare(shadow, requests))],
-    ], 1);
+  /** @param {string} rule @returns {Promise<[string, string, string] | null>} */
+  const row = async (rule) => {
+    const query = new URLSearchParams({ rule_set: set, rule, from: String(from), to: String(Math.round(to)) });
+    /** @type {History | null} */
+    const history = await get(`/v1/history?${query}`).catch((error) => {
+      if (error instanceof Problem && error.status === 400) return null;
+      throw error;
+    });
+    if (!history) return null;
+    const { step_s: step, from_ms: start, series } = history;
+    // The step in which it changed belongs to neither.
+    const split = Math.floor((at - start) / (1000 * step));
+    /** @param {number} first @param {number} [end] */
+    const words = (first, end) => {
+      const total = (/** @type {(outcome: string) => boolean} */ isCounted) => series.filter(({ outcome }) => isCounted(outcome))
+        .reduce((sum, { values }) => sum + values.slice(first, end).reduce((all, value) => all + value, 0), 0);
+      const requests = total(() => true);
+      const of = (/** @type {number} */ part) => `${number(part)}${part > 0 ? ` (${share(part / requests)})` : ""}`;
+      const shadow = total((outcome) => outcome === "shadow_denied");
+      return `${count(requests, "request")}, ${of(total((outcome) => DENIALS.includes(outcome)))} denied`
+        + (shadow > 0 ? `, ${of(shadow)} would be denied (shadow)` : "");
+    };
+    return [rule, words(0, split), words(split + 1)];
+  };
+  const rows = (await Promise.all(rules.map(row))).filter((each) => each !== null);
+  if (rows.length === 0) return h("p.hint", "The requests of that time are no longer recorded.");
+  return table(`What the change of ${set} did`,
+    ["Rule", `${duration(AROUND_MS)} before`, `${duration(Math.min(AROUND_MS, Math.max(0, to - at)))} after`], rows);
 }

@@ -93,6 +93,9 @@ export function pressureFeed({ signal, session, fleet }, onChange, onProblem) {
     if (now() - settled > REREAD_MS) settle(/** @type {History} */ (recent));
   }
 
+  /** Returns the first step of the last answer that is not among the sums. @param {number} at */
+  const stepOf = (at) => recent ? Math.max(0, Math.round((at - recent.from_ms) / (1000 * recent.step_s))) : 0;
+
   /** Adds what no instance will change any more to the sums. @param {History} history */
   function settle({ step_s: step, from_ms: from, series: all }) {
     const steps = Math.floor((now() - SETTLED_MS - from) / (1000 * step));
@@ -100,8 +103,7 @@ export function pressureFeed({ signal, session, fleet }, onChange, onProblem) {
     for (const { rule_set: set, rule, outcome, values } of all) {
       if (!DENIALS.includes(outcome)) continue;
       const key = keyOf(set, rule);
-      before.set(key, (before.get(key) ?? 0) + sum(values.slice(0, steps)));
-      values.fill(0, 0, steps);
+      before.set(key, (before.get(key) ?? 0) + sum(values.slice(stepOf(settled), steps)));
     }
     settled = from + steps * 1000 * step;
   }
@@ -136,7 +138,7 @@ export function pressureFeed({ signal, session, fleet }, onChange, onProblem) {
       if (outcome === "shadow_denied") pressure.shadow += perSecond;
       if (!DENIALS.includes(outcome)) continue;
       pressure.denied += perSecond;
-      if (pressure.today !== null) pressure.today += sum(values);
+      if (pressure.today !== null) pressure.today += sum(values.slice(stepOf(settled)));
     }
     return pressure;
   }

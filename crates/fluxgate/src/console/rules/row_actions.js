@@ -1,7 +1,7 @@
 // What can be seen of, and done with, a rule of the list: its text, its last change, its switches.
 
 import { get, Problem } from "../api.js";
-import { button, disclosure, field, hidden, loaded, reasonDialog } from "../components.js";
+import { button, disclosure, field, hidden, reasonDialog, reloading } from "../components.js";
 import { h } from "../dom.js";
 import { link } from "../format.js";
 import { codeBlock } from "./code.js";
@@ -29,11 +29,12 @@ export function rowActions(context, { set, id, rule }, onChange) {
     const { text } = writable ? await readText(set) : await get("/v1/rules_text");
     return codeBlock(ruleText(text, writable ? null : set, id) ?? text, `${name} in YAML`);
   };
+  const once = (/** @type {() => Promise<HTMLElement>} */ load) => reloading(context, load, { followsRules: false }).element;
   const enable = () => ask(`Enable ${name}?`, "The rule will apply to requests that it matches.", "Enable",
     (reason) => switchRule(set, id, "enable", reason), `${name} is enabled.`);
   const actions = [
-    disclosure("YAML", yaml, () => loaded(read()), `of ${name}`),
-    rule && disclosure("Last change", past, () => loaded(lastChange(context, set, id)), `of ${name}`),
+    disclosure("YAML", yaml, () => once(read), `of ${name}`),
+    rule && disclosure("Last change", past, () => once(() => lastChange(context, set, id)), `of ${name}`),
     isAdmin && writable && h("a.button", { href: link("rules", { view: "edit", set, rule: id }) }, "Edit", hidden(`of ${name}`)),
     maySwitch && rule && disclosure("Switches", more, () => switches(rule), `of ${name}`),
     maySwitch && !rule && button("Enable…", enable, { of: name }),

@@ -2,7 +2,7 @@
 
 import { get, Problem } from "../api.js";
 import {
-  button, card, confirmDialog, copyText, disclosure, field, notice, problemNotice, reasonDialog, textInput,
+  button, card, copyText, disclosure, field, notice, problemNotice, reasonDialog, textInput,
 } from "../components.js";
 import { h, replace } from "../dom.js";
 import { link } from "../format.js";
@@ -114,7 +114,7 @@ export async function workbench(context, name, sets) {
 
   async function askToDiscard() {
     const asked = "Your edits will be lost.";
-    if (!(await confirmDialog("Discard your changes?", asked, "Discard"))) return;
+    if (!(await reasonDialog("Discard your changes?", asked, "Discard", { asksWhy: false }))) return;
     replace(messages);
     load(name === NEW ? TEMPLATE : draft.base, { text: draft.base, etag: draft.etag });
   }
@@ -224,7 +224,7 @@ export async function workbench(context, name, sets) {
   }
   return h("div.stack",
     messages,
-    h("div.edit-grid", form.element, h("section.card.stack-small", { "aria-label": "Text" },
+    h("div.edit-grid", form.element, h("div.stack", h("section.card.stack-small", { "aria-label": "Text" },
       name === NEW && field("Name of the rule set", setName,
         "Clients and filters refer to it by this name."),
       text.element,
@@ -232,8 +232,8 @@ export async function workbench(context, name, sets) {
         "Tab indents by two spaces. To leave the text with the keyboard, press Escape, then Tab."),
       checks.element,
       h("div.actions", canApply && apply, discard, button("Copy", copy), button("Download", download),
-        summary))),
-    h("div.grid.bench", card("Changes to the active rules", changes), attempt.element));
+        summary)),
+    h("div.grid.bench", card("Changes to the active rules", changes), attempt.element))));
 }
 
 /** @param {Written} answer */
