@@ -30,10 +30,13 @@ try {
   await text.fill((await text.value()).replace("capacity: 5", "capacity: 3"));
   await page.click("button", "Try it");
   await page.find("table", "Totals before and after");
+  // The changes and the trial, one below the other.
+  await page.view({ width: 1280, height: 1200 });
   await page.evaluate(() => document.querySelector(".bench").scrollIntoView());
   await page.evaluate(() => scrollBy(0, -150));
   await pause(1_000);
   await take("rules");
+  await page.view({ width: 1280, height: 800 });
   await page.goto(service.url("#/lab"));
   await page.find("heading", "Lab");
   await pause(2_000);
