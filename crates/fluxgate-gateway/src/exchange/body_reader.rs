@@ -29,16 +29,16 @@ const SHORT_READ: usize = 16 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResponseError {
     /// The upstream closed the connection.
-    #[error("the upstream closed the connection within a response")]
+    #[error("the upstream did not send the whole response")]
     Incomplete,
     /// The connection failed.
-    #[error(transparent)]
+    #[error("the upstream did not send the whole response: {0}")]
     Upstream(#[from] io::Error),
     /// A chunk is malformed.
-    #[error("the upstream sent a malformed chunk")]
+    #[error("the upstream did not send the whole response: a chunk is malformed")]
     BadChunk,
     /// A stream of HTTP/2 failed.
-    #[error("the upstream's stream failed: {why}")]
+    #[error("the upstream did not send the whole response: {why}")]
     Stream {
         why: String,
         /// The reason that the client's own stream gets.
@@ -46,7 +46,7 @@ pub(crate) enum ResponseError {
         passed_on: Option<h2::Error>,
     },
     /// Neither direction makes progress.
-    #[error("the response makes no progress")]
+    #[error("the upstream did not send the whole response in time")]
     Idle,
     /// The body of the request ended early.
     #[error("{0}")]
