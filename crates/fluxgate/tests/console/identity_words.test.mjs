@@ -67,6 +67,14 @@ test("what comes next", () => {
   assert.equal(nextWords([{ ...full[0], remaining: 1 }], 0, rule), "");
 });
 
+test("a calendar window starts afresh at its edge, also by clocks that differ", () => {
+  const [midnight, band] = [Date.UTC(2026, 11, 1), { id: "b", capacity: 1, calendar: "month", time_zone: "UTC" }];
+  for (const now of [midnight - 60_400, midnight - 59_300]) {
+    const words = resetWords({ reset_after_ms: 60_000 }, band, { algorithm: "fixed_window" }, now);
+    assert.equal(plain(words), "starts afresh 1 Dec 2026, 00:00 UTC");
+  }
+});
+
 test("calendar windows have dates in their zone", () => {
   const now = Date.UTC(2026, 10, 30, 20, 5);
   const dates = (calendar, time_zone = "Asia/Seoul", at = now) => plain(windowDates({ id: "b", capacity: 1, calendar, time_zone }, at));

@@ -170,7 +170,7 @@ browserTest("says who runs out soon", {
   await service.check({ user: "eve", cost: 100 });
   await open(page, service, "#/overview", "Overview");
   const soon = await page.find("region", "Runs out soon");
-  await soon.shows(/user=ann in 1\d min api \/ daily: 20 of 100 left in limit “daily”, 80\/h used/);
+  await soon.shows(/user=ann in 1\d min api \/ daily: 20 of 100 left in limit “daily”, 80 units used within the last hour/);
   // What is used up does not run out soon.
   await soon.shows("Used up already: 1 at the limit.");
   assert.equal(await page.has("link", "user=eve", soon), false);

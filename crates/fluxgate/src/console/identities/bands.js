@@ -43,7 +43,8 @@ export function nextWords(states, retry, { mode, on_exceed: onExceed }) {
 /** Returns when all is available again. @param {State} state @param {Band | undefined} band @param {Rule} rule @param {number} now */
 export function resetWords({ reset_after_ms: reset }, band, { algorithm }, now) {
   if (reset === 0) return "";
-  if (band?.calendar) return `starts afresh ${zonedTime(now + reset, band.time_zone)}`;
+  // Clocks differ a little, and a window does not begin a second before midnight.
+  if (band?.calendar) return `starts afresh ${zonedTime(Math.round((now + reset) / 60_000) * 60_000, band.time_zone)}`;
   if (algorithm === "concurrency") return `all free in ${wait(reset)} at the latest`;
   return algorithm === "fixed_window" ? `starts afresh in ${wait(reset)}` : `all available in ${wait(reset)}`;
 }

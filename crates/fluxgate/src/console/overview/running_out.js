@@ -2,7 +2,7 @@
 
 import { h, setText } from "../dom.js";
 import { showProblem } from "../components.js";
-import { compact, duration, identityLink, isNamed, link, number, share } from "../format.js";
+import { compact, duration, identityLink, inTime, isNamed, link, number, share } from "../format.js";
 import { watch } from "../polling.js";
 import { rowList } from "./row_list.js";
 
@@ -42,10 +42,10 @@ function rowOf(row) {
     key: JSON.stringify([set, rule, band, identity, row.handle]),
     name,
     href: identity && identity !== "(everyone)" ? identityLink(row) : link("identities", { rule: `${set}/${rule}` }),
-    value: `in ${duration(left ?? 0)}`,
+    value: inTime(left ?? 0),
     rule: `${set} / ${rule}`,
     ruleHref: link("rules", { set, rule }),
-    detail: `: ${number(remaining)} of ${number(limit)} left${isNamed(band) ? ` in limit “${band}”` : ""}, ${compact(perHour)}/h used`
+    detail: `: ${number(remaining)} of ${number(limit)} left${isNamed(band) ? ` in limit “${band}”` : ""}, ${compact(perHour)} units used within the last hour`
       + (reset > 0 ? `, all available again in ${duration(reset)}` : ""),
     part: used,
     bar: `Used by ${name} of ${set} / ${rule}: ${share(used)}`,
