@@ -1,6 +1,7 @@
 //! Limits that come with the call and belong to no rule.
 
 use crate::algorithm::Verdict;
+use crate::band::Band;
 use crate::decision::{Decision, Outcome};
 use crate::key::{self, RuleNumber, StoredIdentity, Subject, SubjectBytes};
 use crate::time::{Micros, Retry};
@@ -20,6 +21,18 @@ impl AdHocKey {
         debug_assert!(!name.is_empty());
         let values: Vec<_> = identity.iter().map(|value| value.as_bytes()).collect();
         Self::new(name, &values)
+    }
+
+    /// Creates the key of a limit that comes with a descriptor of this domain, which must not be empty,
+    /// and with these entries. It is never that of a key or of an identity under a name.
+    pub fn descriptor<'e>(
+        domain: &str,
+        entries: impl IntoIterator<Item = (&'e [u8], &'e [u8])>,
+    ) -> Self {
+        debug_assert!(!domain.is_empty());
+        let mut bytes = SubjectBytes::new();
+        key::encode_descriptor(domain, entries, &mut bytes);
+        Self(bytes)
     }
 
     /// Creates the key of an identity under a name, or of a key if the name is empty, in the form in
@@ -72,6 +85,17 @@ impl AdHocKey {
     }
 }
 
+/// A request that is decided by a limit that comes with the call.
+#[derive(Clone, Debug)]
+pub struct AdHocCheck {
+    /// What is counted.
+    pub key: AdHocKey,
+    /// The limit; `None` allows nothing but a cost of 0.
+    pub band: Option<Band>,
+    /// The units.
+    pub cost: u64,
+}
+
 /// The decision on a limit that comes with the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdHocDecision {
@@ -89,6 +113,23 @@ pub struct AdHocDecision {
 }
 
 impl AdHocDecision {
+    /// The decision on a request that was not decided, because another one of the same call is
+    /// forbidden.
+    pub(crate) const UNDECIDED: Self = Self {
+        outcome: Outcome::NoRule,
+        allowed: true,
+        remaining: None,
+        retry_after: Retry::NOW,
+        reset_after: Micros::ZERO,
+    };
+
+    /// The decision on a cost of 0 by a limit that allows nothing.
+    pub(crate) const NOTHING_ASKED: Self = Self {
+        outcome: Outcome::Allowed,
+        remaining: Some(0),
+        ..Self::UNDECIDED
+    };
+
     /// Converts a verdict. Without one, the call is denied.
     pub(crate) fn new(verdict: Option<&Verdict>) -> Self {
         let verdict = verdict.unwrap_or(&Verdict::NEVER);

@@ -370,6 +370,21 @@ pub(crate) fn encode_ad_hoc(name: &str, values: &[&[u8]], out: &mut SubjectBytes
     }
 }
 
+/// Appends the subject of a limit that comes with a descriptor: its domain, and its entries as
+/// attributes.
+pub(crate) fn encode_descriptor<'e>(
+    domain: &str,
+    entries: impl IntoIterator<Item = (&'e [u8], &'e [u8])>,
+    out: &mut SubjectBytes,
+) {
+    encode_ad_hoc(domain, &[], out);
+    for (name, value) in entries {
+        out.push(ATTRIBUTE);
+        encode_bytes(name, out);
+        encode_bytes(value, out);
+    }
+}
+
 /// Returns the name of a limit that comes with the call.
 pub(crate) fn ad_hoc_name(subject: &[u8]) -> &str {
     let mut decoder = Decoder(subject);

@@ -114,7 +114,7 @@ pub mod time;
 #[cfg(feature = "yaml")]
 pub mod yaml;
 
-pub use ad_hoc::{AdHocDecision, AdHocKey};
+pub use ad_hoc::{AdHocCheck, AdHocDecision, AdHocKey};
 pub use band::Band;
 pub use calendar::{Calendar, CalendarUnit, TimeZone, UnknownTimeZone};
 pub use clock::{Clock, ManualClock, SystemClock};

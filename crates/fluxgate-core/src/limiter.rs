@@ -1,6 +1,7 @@
 //! The limiter: rules and a store.
 
 mod builder;
+mod check_all;
 mod error;
 mod explain;
 mod fallback;
@@ -27,7 +28,7 @@ use crate::hold::Settlement;
 use crate::key::IdentityRef;
 use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
-use crate::plan::{Ends, Plan};
+use crate::plan::Plan;
 #[cfg(feature = "tokio")]
 use crate::renewal::HoldRenewals;
 use crate::rules::{ActiveRuleSet, OnError, RuleSet, RuleSets};
@@ -240,37 +241,7 @@ impl<S: Store> Limiter<S> {
         rule_set: &str,
         contexts: &[RequestContext<'_>],
     ) -> Vec<Decision> {
-        match self.active_rule_set(rule_set) {
-            Some(set) => self.check_all_in_mode(&set, contexts, Mode::Take).await,
-            None => vec![self.missing_rule_set(rule_set); contexts.len()],
-        }
-    }
-
-    /// Decides several requests like [`Limiter::check_all`], by a rule set that is active or was
-    /// when the requests came, in any mode.
-    pub async fn check_all_in_mode(
-        &self,
-        set: &ActiveRuleSet,
-        contexts: &[RequestContext<'_>],
-        mode: Mode,
-    ) -> Vec<Decision> {
-        let started = self.0.observers.start_timing().filter(|_| mode.takes());
-        let mut plan = Plan::new(mode);
-        let ends = plan.fill_all(set, contexts, &|| self.0.store.time());
-        let checks = plan.checks(set);
-        let verdicts = self.verdicts(&checks).await;
-        let mut decisions = self.conclude_all(set, (&plan, &ends), &checks, verdicts);
-        for decision in &mut decisions {
-            decision.set_rule_set(set.clone());
-            self.0.observers.decided(decision, started);
-            if mode == Mode::TakeNow {
-                decision.set_wait_not_requested();
-            }
-            if mode.takes() {
-                self.observe_refused_wait(decision);
-            }
-        }
-        decisions
+        self.check_all_with(rule_set, contexts, &[]).await.0
     }
 
     /// Charges costs that are known after the fact, in any case: as much as fits, also above what
@@ -571,34 +542,6 @@ impl<S: Store> Limiter<S> {
                 }
             },
         }
-    }
-
-    /// Makes the decisions on several requests, like [`Limiter::conclude`].
-    fn conclude_all(
-        &self,
-        set: &RuleSet,
-        (plan, ends): (&Plan, &(Ends, Ends)),
-        checks: &Checks<'_>,
-        verdicts: Result<Verdicts, StoreError>,
-    ) -> Vec<Decision> {
-        let error = match verdicts {
-            Ok(verdicts) => return Decision::combine_all(plan, ends, &verdicts),
-            Err(error) => error,
-        };
-        let mut decisions = match self.fall_back(set.on_error(), checks, &error) {
-            FallbackDecision::Fixed(decision) => vec![decision; ends.0.len()],
-            FallbackDecision::Local(verdicts) => {
-                let decisions = Decision::combine_all(plan, ends, &verdicts).into_iter();
-                decisions.map(Decision::into_fallback).collect()
-            }
-        };
-        // A request that a rule decides by itself needs no store.
-        for (request, decision) in decisions.iter_mut().enumerate() {
-            if let Some(action) = plan.action(request) {
-                *decision = Decision::by_action(action);
-            }
-        }
-        decisions
     }
 
     /// Decides after the store failed.

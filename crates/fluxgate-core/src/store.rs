@@ -67,7 +67,7 @@ mod dyn_store;
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -182,10 +182,23 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Denies the request whatever the checks say. Only those whose bands
-    /// [always charge](Band::charges_always) are charged.
+    /// Denies the request whatever the checks say. Only enforced ones whose bands
+    /// [always charge](Band::charges_always) are charged. Those of shadow rules are removed.
     pub fn refuse(&mut self) {
-        self.is_refused = true;
+        let mut list = self.list.iter();
+        let enforced = list.position(|check| check.group != Group::ENFORCED);
+        let enforced = enforced.unwrap_or(self.list.len());
+        self.list.truncate(enforced);
+        if let Some(hold) = &mut self.hold {
+            hold.attributes.truncate(enforced);
+        }
+        self.charges_always = self.list.iter().any(|check| check.band.charges_always());
+        if self.charges_always && self.mode.reports_charge() {
+            self.is_refused = true;
+        } else {
+            // Stores need not look for a refusal where nothing is charged in any case.
+            self.mode = self.mode.peeking();
+        }
     }
 
     /// Returns whether the request is denied whatever the checks say.
@@ -223,6 +236,30 @@ impl<'a> Checks<'a> {
                 group,
             });
         }
+    }
+
+    /// Adds a check of one band behind the enforced ones. Returns its index.
+    pub(crate) fn push_enforced(
+        &mut self,
+        subject: Subject<'a>,
+        band: &'a Band,
+        cost: u64,
+    ) -> usize {
+        let group = Group::ENFORCED;
+        let mut list = self.list.iter();
+        let index = list.position(|check| check.group != group);
+        let index = index.unwrap_or(self.list.len());
+        let check = Check {
+            subject,
+            band,
+            cost,
+            group,
+        };
+        self.list.insert(index, check);
+        if let Some(hold) = &mut self.hold {
+            hold.attributes.insert(index, None);
+        }
+        index
     }
 
     /// Returns whether the checks are charged, and whether they may wait.
@@ -268,6 +305,13 @@ impl Verdicts {
     #[inline]
     pub fn push(&mut self, verdict: Verdict) {
         self.0.push(verdict);
+    }
+
+    /// Removes the verdicts in a range, as far as there are any, and returns them.
+    pub(crate) fn split_off(&mut self, range: Range<usize>) -> Self {
+        let end = range.end.min(self.0.len());
+        let start = range.start.min(end);
+        Self(self.0.drain(start..end).collect())
     }
 
     /// Removes all verdicts.

@@ -425,13 +425,14 @@ impl Reader<'_> {
             self.faults.add(key.position, text);
         }
         let value = value.and_then(|value| value.text("`value`", self.faults));
+        let has_quota_mode = all.boolean("quota_mode", false, self.faults);
         let mut descriptor = Descriptor {
             line: node.position.line,
             key: name.to_owned(),
             value: value.filter(|text| !text.is_empty()).map(str::to_owned),
             limit: None,
             name: None,
-            is_shadow: all.boolean("shadow_mode", false, self.faults),
+            is_shadow: all.boolean("shadow_mode", false, self.faults) || has_quota_mode,
             remarks: Vec::new(),
             children: Vec::new(),
         };
@@ -443,7 +444,6 @@ impl Reader<'_> {
                 "share_threshold",
                 "`share_threshold`: each value has its own counter",
             ),
-            ("quota_mode", "`quota_mode`"),
             (
                 "detailed_metric",
                 "`detailed_metric`: metrics have the rule, but no values",
@@ -456,6 +456,12 @@ impl Reader<'_> {
             if all.boolean(field, false, self.faults) {
                 descriptor.remarks.push(Remark::lost(all.line(field), text));
             }
+        }
+        if has_quota_mode {
+            let text = "`quota_mode`: the metadata of a response that it would deny has `outcome` \
+                        `shadow_denied`";
+            let line = all.line("quota_mode");
+            descriptor.remarks.push(Remark::changed(line, text));
         }
         if all.get("metadata").is_some() {
             let text = "`metadata`: responses have none";

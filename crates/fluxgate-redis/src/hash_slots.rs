@@ -273,11 +273,7 @@ impl RequestPart {
     /// Returns its checks for a request that is denied: checks that are charged always are
     /// charged, or reported as if they were, and the others are only peeked at.
     fn refused_checks<'r>(&self, all: &Checks<'r>) -> Checks<'r> {
-        let mode = all.mode();
-        let mut checks = self.checks(all, mode);
-        if !checks.charges_always() || !mode.reports_charge() {
-            return self.checks(all, mode.peeking());
-        }
+        let mut checks = self.checks(all, all.mode());
         checks.refuse();
         checks
     }

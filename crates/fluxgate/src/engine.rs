@@ -12,9 +12,9 @@ use std::time::Duration;
 use fluxgate_core::rules::ActiveRuleSet;
 use fluxgate_core::store::{Micros, Mode};
 use fluxgate_core::{
-    AdHocDecision, AdHocKey, Band, Decision, DynStore, HoldId, IdentityRef, Limiter, LimiterError,
-    Observer, OnError, RequestContext, RuleSets, Settled, Settlement, Store, StoreError,
-    StoredIdentity, Timestamp,
+    AdHocCheck, AdHocDecision, AdHocKey, Band, Decision, DynStore, HoldId, IdentityRef, Limiter,
+    LimiterError, Observer, OnError, Outcome, RequestContext, RuleSets, Settled, Settlement, Store,
+    StoreError, StoredIdentity, Timestamp,
 };
 use fluxgate_http::server::Origin;
 use fluxgate_redis::etag_of;
@@ -262,18 +262,31 @@ impl Engine {
         Ok(decision)
     }
 
-    /// Decides several requests that are charged together or not at all.
+    /// Decides several requests by rules, and others by limits that come with the call. All of them
+    /// are charged together, or none is.
     pub(crate) async fn check_all(
         &self,
         rule_set: &str,
         contexts: &[RequestContext<'_>],
+        own: &[AdHocCheck],
         origin: &Origin<'_>,
-    ) -> Result<Vec<Decision>, EngineError> {
+    ) -> Result<(Vec<Decision>, Vec<AdHocDecision>), EngineError> {
         let started = telemetry::now();
-        let decisions = self.ready_limiter()?.check_all(rule_set, contexts).await;
+        let limiter = self.ready_limiter()?;
+        let (decisions, own_decisions) = limiter.check_all_with(rule_set, contexts, own).await;
         self.telemetry
             .record_decisions(contexts, &decisions, started, origin);
-        Ok(decisions)
+        let all_pass = decisions.iter().all(Decision::allowed)
+            && own_decisions.iter().all(|decision| decision.allowed);
+        for (check, decision) in own.iter().zip(&own_decisions) {
+            // Where another one is forbidden, nothing was decided.
+            if decision.outcome != Outcome::NoRule {
+                let charged = if all_pass { check.cost } else { 0 };
+                self.telemetry
+                    .record_ad_hoc_decision(&check.key, charged, decision, started, origin);
+            }
+        }
+        Ok((decisions, own_decisions))
     }
 
     /// Decides several calls of one request, which are charged together or not at all, without a
@@ -294,22 +307,6 @@ impl Engine {
         self.telemetry
             .record_decisions(calls, &decisions, started, origin);
         decisions
-    }
-
-    /// Decides several requests by a rule set that does not exist; the name is for the
-    /// log.
-    pub(crate) fn check_missing_set(
-        &self,
-        name: &str,
-        contexts: &[RequestContext<'_>],
-        origin: &Origin<'_>,
-    ) -> Result<Vec<Decision>, EngineError> {
-        let started = telemetry::now();
-        let decision = self.ready_limiter()?.missing_rule_set(name);
-        let decisions = vec![decision; contexts.len()];
-        self.telemetry
-            .record_decisions(contexts, &decisions, started, origin);
-        Ok(decisions)
     }
 
     /// Charges an identity under one rule.

@@ -6,6 +6,7 @@ pub(crate) mod fuzz;
 mod health;
 mod messages;
 mod metadata;
+mod own_limit;
 mod reflection;
 mod request;
 mod response;

@@ -41,11 +41,13 @@ impl Decision {
     }
 
     /// Combines the verdicts on a plan of several requests, for each of them. The ends are
-    /// those that [`Plan::fill_all`] returned.
+    /// those that [`Plan::fill_all`] returned. `others_pass` says whether all other requests pass
+    /// that are charged together with these.
     pub(crate) fn combine_all(
         plan: &Plan,
         (enforced, shadow): &(Ends, Ends),
         verdicts: &[Verdict],
+        others_pass: bool,
     ) -> Vec<Self> {
         let all_verdicts = verdicts;
         let mut verdicts = all_verdicts.iter();
@@ -68,7 +70,7 @@ impl Decision {
             start = end;
             decisions.push(decision);
         }
-        let all_allowed = decisions.iter().all(|decision| decision.allowed);
+        let all_allowed = others_pass && decisions.iter().all(|decision| decision.allowed);
         if plan.reports_uses {
             Self::add_uses_of_all(&mut decisions, plan, enforced, all_verdicts);
         }

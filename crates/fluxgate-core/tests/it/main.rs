@@ -31,6 +31,7 @@ mod notify;
 mod observers;
 mod on_lease;
 mod override_until;
+mod own_limits;
 mod peers;
 mod reports;
 mod rule_builder;

@@ -27,12 +27,25 @@ pub(super) struct RateLimitRequest {
 pub(super) struct RateLimitDescriptor {
     #[prost(message, repeated, tag = "1")]
     pub(super) entries: Vec<Entry>,
+    /// The limit of this descriptor, in place of the rules.
+    #[prost(message, optional, tag = "2")]
+    pub(super) limit: Option<RateLimitOverride>,
     /// The cost of this descriptor, a `google.protobuf.UInt64Value`. It may be 0.
     #[prost(message, optional, tag = "3")]
     pub(super) hits_addend: Option<u64>,
     /// Whether the cost is a refund.
     #[prost(bool, tag = "4")]
     pub(super) is_negative_hits: bool,
+}
+
+/// `envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride`
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct RateLimitOverride {
+    #[prost(uint32, tag = "1")]
+    pub(super) requests_per_unit: u32,
+    /// `envoy.type.v3.RateLimitUnit`
+    #[prost(enumeration = "Unit", tag = "2")]
+    pub(super) unit: i32,
 }
 
 /// `envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry`
@@ -93,7 +106,8 @@ pub(super) struct RateLimit {
     pub(super) name: String,
 }
 
-/// `envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit`
+/// `envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit`, and
+/// `envoy.type.v3.RateLimitUnit`, which has the same names and numbers but for the week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub(super) enum Unit {
@@ -104,6 +118,7 @@ pub(super) enum Unit {
     Day = 4,
     Month = 5,
     Year = 6,
+    Week = 7,
 }
 
 /// `envoy.config.core.v3.HeaderValue`

@@ -34,16 +34,30 @@ fn builder() -> Builder<'static> {
         .register_encoded_file_descriptor_set(pb::v1alpha::FILE_DESCRIPTOR_SET)
 }
 
+/// The units of a limit, by their numbers.
+const UNITS: [(&str, i32); 8] = [
+    ("UNKNOWN", 0),
+    ("SECOND", 1),
+    ("MINUTE", 2),
+    ("HOUR", 3),
+    ("DAY", 4),
+    ("MONTH", 5),
+    ("YEAR", 6),
+    ("WEEK", 7),
+];
+
 const RLS: &str = "envoy/service/ratelimit/v3/rls.proto";
 const COMMON: &str = "envoy/extensions/common/ratelimit/v3/ratelimit.proto";
 const BASE: &str = "envoy/config/core/v3/base.proto";
 const DURATION: &str = "google/protobuf/duration.proto";
 const WRAPPERS: &str = "google/protobuf/wrappers.proto";
 const STRUCT: &str = "google/protobuf/struct.proto";
+const LIMIT_UNIT: &str = "envoy/type/v3/ratelimit_unit.proto";
 
 /// Returns the supported part of Envoy's files, with their dependencies.
 fn files() -> FileDescriptorSet {
     let mut file = vec![rls(), common(), base(), duration(), wrappers(), structure()];
+    file.push(limit_unit());
     file.extend(auth::files());
     FileDescriptorSet { file }
 }
@@ -63,28 +77,22 @@ const APPEND_ACTION: Kind =
     Kind::Enum(".envoy.config.core.v3.HeaderValueOption.HeaderAppendAction");
 const RESET: Kind = Kind::Message(".google.protobuf.Duration");
 const HITS: Kind = Kind::Message(".google.protobuf.UInt64Value");
+const OVERRIDE: Kind =
+    Kind::Message(".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride");
+const OVERRIDE_UNIT: Kind = Kind::Enum(".envoy.type.v3.RateLimitUnit");
 const METADATA: Kind = Kind::Message(".google.protobuf.Struct");
 const TEXT: Kind = Kind::Scalar(Type::String);
 const COUNT: Kind = Kind::Scalar(Type::Uint32);
 
 fn rls() -> FileDescriptorProto {
     let code = enumeration("Code", &[("UNKNOWN", 0), ("OK", 1), ("OVER_LIMIT", 2)]);
-    let units = [
-        ("UNKNOWN", 0),
-        ("SECOND", 1),
-        ("MINUTE", 2),
-        ("HOUR", 3),
-        ("DAY", 4),
-        ("MONTH", 5),
-        ("YEAR", 6),
-    ];
     let limit = [
         ("requests_per_unit", 1, COUNT),
         ("unit", 2, UNIT),
         ("name", 3, TEXT),
     ];
     let mut limit = message("RateLimit", &limit);
-    limit.enum_type.push(enumeration("Unit", &units));
+    limit.enum_type.push(enumeration("Unit", &UNITS));
     let status = [
         ("code", 1, CODE),
         ("current_limit", 2, LIMIT),
@@ -118,14 +126,17 @@ fn rls() -> FileDescriptorProto {
 fn common() -> FileDescriptorProto {
     let descriptor = [
         ("entries", 1, ENTRIES),
+        ("limit", 2, OVERRIDE),
         ("hits_addend", 3, HITS),
         ("is_negative_hits", 4, Kind::Scalar(Type::Bool)),
     ];
     let mut descriptor = message("RateLimitDescriptor", &descriptor);
     let entry = message("Entry", &[("key", 1, TEXT), ("value", 2, TEXT)]);
-    descriptor.nested_type.push(entry);
+    let limit = [("requests_per_unit", 1, COUNT), ("unit", 2, OVERRIDE_UNIT)];
+    let limit = message("RateLimitOverride", &limit);
+    descriptor.nested_type.extend([entry, limit]);
     let package = "envoy.extensions.common.ratelimit.v3";
-    file(COMMON, package, &[WRAPPERS], vec![descriptor])
+    file(COMMON, package, &[WRAPPERS, LIMIT_UNIT], vec![descriptor])
 }
 
 fn base() -> FileDescriptorProto {
@@ -175,6 +186,14 @@ fn structure() -> FileDescriptorProto {
     let mut value = message("Value", &value);
     one_of("kind", &mut value.field, &mut value.oneof_decl);
     file(STRUCT, "google.protobuf", &[], vec![structure, value])
+}
+
+fn limit_unit() -> FileDescriptorProto {
+    let mut file = file(LIMIT_UNIT, "envoy.type.v3", &[], Vec::new());
+    // It has no week.
+    file.enum_type
+        .push(enumeration("RateLimitUnit", &UNITS[..7]));
+    file
 }
 
 fn wrappers() -> FileDescriptorProto {

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use fluxgate_core::RequestContext;
+use fluxgate_core::{AdHocCheck, AdHocKey, RequestContext};
 
 use super::messages::{RateLimitDescriptor, RateLimitRequest};
+use super::own_limit::OwnLimit;
 
 /// How many descriptors a call may have.
 const MAX_DESCRIPTORS: usize = 1_000;
@@ -26,12 +27,28 @@ pub(super) enum BadRequest {
     NoEntries(usize),
     #[error("`descriptors[{descriptor}].entries[{entry}].key` is empty")]
     NoKey { descriptor: usize, entry: usize },
+    #[error("`descriptors[{0}].limit.unit` is unknown: it must be SECOND to YEAR, or WEEK")]
+    UnknownUnit(usize),
     #[error("`descriptors[{0}].is_negative_hits` is not supported: use /v1/refund over HTTP")]
     NegativeHits(usize),
 }
 
-/// Returns the context of each descriptor.
-pub(super) fn contexts(request: &RateLimitRequest) -> Result<Vec<RequestContext<'_>>, BadRequest> {
+/// The descriptors of a call, in the form in which they are decided.
+#[derive(Debug, Default)]
+pub(super) struct Descriptors<'a> {
+    /// Those that the rules decide.
+    pub(super) contexts: Vec<RequestContext<'a>>,
+    /// Those that have a limit of their own.
+    pub(super) own: Vec<AdHocCheck>,
+    /// The own limit of each descriptor, in the order of the call, if it has one.
+    pub(super) limits: Vec<Option<OwnLimit>>,
+}
+
+/// Reads the descriptors of a call. Rules by the name `domain` decide those without a limit.
+pub(super) fn descriptors<'a>(
+    domain: &str,
+    request: &'a RateLimitRequest,
+) -> Result<Descriptors<'a>, BadRequest> {
     if request.domain.is_empty() {
         return Err(BadRequest::NoDomain);
     }
@@ -42,10 +59,30 @@ pub(super) fn contexts(request: &RateLimitRequest) -> Result<Vec<RequestContext<
     }
     // On the wire, 0 is the same as no cost.
     let cost = Some(u64::from(request.hits_addend)).filter(|&cost| cost > 0);
-    let descriptors = request.descriptors.iter().enumerate();
-    descriptors
-        .map(|(index, descriptor)| context(index, descriptor, cost))
-        .collect()
+    let mut read = Descriptors::default();
+    for (index, descriptor) in request.descriptors.iter().enumerate() {
+        let context = context(index, descriptor, cost)?;
+        let limit = match descriptor.limit {
+            Some(limit) => Some(OwnLimit::read(limit).ok_or(BadRequest::UnknownUnit(index))?),
+            None => None,
+        };
+        match limit {
+            Some(limit) => read.own.push(AdHocCheck {
+                key: key(domain, descriptor),
+                band: limit.band(),
+                cost: descriptor.hits_addend.or(cost).unwrap_or(1),
+            }),
+            None => read.contexts.push(context),
+        }
+        read.limits.push(limit);
+    }
+    Ok(read)
+}
+
+/// Returns what the own limit of a descriptor counts.
+fn key(domain: &str, descriptor: &RateLimitDescriptor) -> AdHocKey {
+    let entries = descriptor.entries.iter();
+    AdHocKey::descriptor(domain, entries.map(|entry| (&*entry.key, &*entry.value)))
 }
 
 /// Returns the context of a descriptor; `cost` is that of the call.
@@ -107,9 +144,11 @@ mod tests {
             bytes in prop::collection::vec(prop_oneof![0..0x30_u8, any::<u8>()], 0..200),
         ) {
             if let Ok(request) = RateLimitRequest::decode(&*bytes)
-                && let Ok(contexts) = contexts(&request)
+                && let Ok(read) = descriptors("d", &request)
             {
-                prop_assert_eq!(contexts.len(), request.descriptors.len());
+                let count = request.descriptors.len();
+                prop_assert_eq!(read.contexts.len() + read.own.len(), count);
+                prop_assert_eq!(read.limits.len(), count);
             }
         }
     }

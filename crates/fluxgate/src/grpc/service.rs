@@ -12,8 +12,9 @@ use tonic::{Request, Status};
 use tower_service::Service;
 
 use super::messages::{RATE_LIMIT_SERVICE, RateLimitRequest, RateLimitResponse};
-use super::request::contexts;
-use super::response::response;
+use super::own_limit::OwnDecision;
+use super::request::descriptors;
+use super::response::{DescriptorDecision, response};
 use super::unary::{self, BoxedFuture, UnaryMethod};
 use crate::engine::Engine;
 
@@ -69,19 +70,31 @@ impl RateLimitService {
         request: &Request<RateLimitRequest>,
     ) -> Result<RateLimitResponse, Status> {
         let message = request.get_ref();
-        let contexts =
-            contexts(message).map_err(|bad| Status::invalid_argument(bad.to_string()))?;
+        // No rule set has a name that is not UTF-8, or one with the character that replaces it.
+        let domain = String::from_utf8_lossy(&message.domain);
+        let read = descriptors(&domain, message)
+            .map_err(|bad| Status::invalid_argument(bad.to_string()))?;
         let origin = Origin::with_headers(Listener::Grpc, request.metadata().as_ref());
-        let decisions = match str::from_utf8(&message.domain) {
-            Ok(domain) => self.engine.check_all(domain, &contexts, &origin).await,
-            // No rule set has such a name.
-            Err(_) => {
-                let name = String::from_utf8_lossy(&message.domain);
-                self.engine.check_missing_set(&name, &contexts, &origin)
-            }
-        };
+        let decided = self
+            .engine
+            .check_all(&domain, &read.contexts, &read.own, &origin);
         // Fails only before the rules are loaded: if the store fails, `on_error` decides.
-        let decisions = decisions.map_err(|error| Status::unavailable(error.to_string()))?;
+        let decided = decided.await;
+        let (by_rules, own) = decided.map_err(|error| Status::unavailable(error.to_string()))?;
+        let (mut by_rules, mut own) = (by_rules.iter(), own.into_iter());
+        let at = self.engine.store_time();
+        let decisions = read.limits.into_iter().filter_map(|limit| match limit {
+            None => by_rules.next().map(DescriptorDecision::ByRules),
+            Some(limit) => {
+                let decision = own.next()?;
+                Some(DescriptorDecision::ByOwnLimit(OwnDecision {
+                    limit,
+                    decision,
+                    at,
+                }))
+            }
+        });
+        let decisions: Vec<_> = decisions.collect();
         Ok(response(&decisions, self.headers))
     }
 }

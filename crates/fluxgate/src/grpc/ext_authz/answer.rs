@@ -14,7 +14,7 @@ use super::messages::{
     HttpStatus, OkHttpResponse, RpcStatus,
 };
 use crate::grpc::messages;
-use crate::grpc::metadata::metadata;
+use crate::grpc::metadata::{DecisionFacts, metadata};
 
 /// Returns the answer to an evaluated request. `grpc` is the content type of a gRPC request.
 pub(super) fn answer(
@@ -28,12 +28,12 @@ pub(super) fn answer(
             let mut headers = HeaderMap::new();
             filter.families().write(&decision, &mut headers);
             CheckResponse {
-                dynamic_metadata: Some(metadata(&decision)),
+                dynamic_metadata: Some(metadata(DecisionFacts::of(&decision))),
                 ..allowed(&headers)
             }
         }
         FilterOutcome::Denied(decision) => CheckResponse {
-            dynamic_metadata: Some(metadata(&decision)),
+            dynamic_metadata: Some(metadata(DecisionFacts::of(&decision))),
             ..denied(&decision, filter, grpc)
         },
         FilterOutcome::BadRequest(bad) => refused(bad.into(), grpc),

@@ -37,6 +37,7 @@ MESSAGES = [
     rls_pb2.RateLimitResponse,
     rls_pb2.RateLimitResponse.RateLimit,
     rls_pb2.RateLimitResponse.DescriptorStatus,
+    ratelimit_pb2.RateLimitDescriptor.RateLimitOverride,
     ratelimit_pb2.RateLimitDescriptor,
     ratelimit_pb2.RateLimitDescriptor.Entry,
     base_pb2.HeaderValue,

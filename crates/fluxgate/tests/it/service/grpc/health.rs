@@ -95,7 +95,7 @@ fn reflection_describes_fields_as_envoy_defines_them() {
     let mut client = Client::of(&service);
     let messages = client.call(&json!({ "call": "fields" }));
     let messages = messages.as_object().unwrap();
-    assert_eq!(messages.len(), 19);
+    assert_eq!(messages.len(), 20);
     for (message, definitions) in messages {
         let (served, envoy) = (&definitions["served"], &definitions["envoy"]);
         assert_subset(&served["fields"], &envoy["fields"], message);
