@@ -309,6 +309,49 @@ impl Engine {
         decisions
     }
 
+    /// Decides several requests without charging or recording them.
+    pub(crate) async fn peek_all(
+        &self,
+        rule_set: &str,
+        contexts: &[RequestContext<'_>],
+    ) -> Result<Vec<Decision>, EngineError> {
+        let limiter = self.ready_limiter()?;
+        Ok(match limiter.active_rule_set(rule_set) {
+            Some(rules) => {
+                limiter
+                    .check_all_in_mode(&rules, contexts, Mode::PeekNow)
+                    .await
+            }
+            None => vec![limiter.missing_rule_set(rule_set); contexts.len()],
+        })
+    }
+
+    /// Decides several requests that are charged together or not at all, without a delay.
+    pub(crate) async fn check_all_now(
+        &self,
+        rule_set: &str,
+        contexts: &[RequestContext<'_>],
+        origin: &Origin<'_>,
+    ) -> Result<Vec<Decision>, EngineError> {
+        let rules = self.ready_limiter()?.active_rule_set(rule_set);
+        let rules = rules.as_ref();
+        Ok(self.decide_calls(rule_set, rules, contexts, origin).await)
+    }
+
+    /// Charges costs that are reported after the fact, whether or not they fit.
+    pub(crate) async fn report_all(
+        &self,
+        rule_set: &str,
+        contexts: &[RequestContext<'_>],
+        origin: &Origin<'_>,
+    ) -> Result<Vec<Decision>, EngineError> {
+        let started = telemetry::now();
+        let decisions = self.ready_limiter()?.report_all(rule_set, contexts).await;
+        self.telemetry
+            .record_decisions(contexts, &decisions, started, origin);
+        Ok(decisions)
+    }
+
     /// Charges an identity under one rule.
     pub(crate) async fn consume(
         &self,

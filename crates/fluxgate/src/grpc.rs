@@ -1,9 +1,11 @@
-//! Decisions over gRPC: Envoy's `RateLimitService` and `Authorization`, with health and reflection.
+//! Decisions over gRPC: Envoy's `RateLimitService` and `Authorization`, and Kuadrant's service, with
+//! health and reflection.
 
 pub(crate) mod ext_authz;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod health;
+mod kuadrant;
 mod messages;
 mod metadata;
 mod own_limit;
@@ -23,6 +25,7 @@ use tonic_health::pb::health_server::HealthServer;
 use crate::engine::{Engine, LiveFilters};
 use ext_authz::AuthorizationService;
 use health::HealthService;
+use kuadrant::KuadrantService;
 use service::RateLimitService;
 
 /// The maximum size of a message to the health and reflection services.
@@ -38,7 +41,9 @@ pub(crate) fn router(
     let health = HealthServer::new(health).max_decoding_message_size(MAX_BYTES);
     let rate_limit = RateLimitService::new(Arc::clone(engine));
     let authorization = AuthorizationService::new(Arc::clone(engine), filters.clone());
+    let kuadrant = KuadrantService::new(Arc::clone(engine));
     let routes = Routes::new(rate_limit)
+        .add_service(kuadrant)
         .add_service(authorization)
         .add_service(health);
     let routes = match reflection::services() {

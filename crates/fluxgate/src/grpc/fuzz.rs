@@ -7,6 +7,7 @@ use fluxgate_core::task::ready;
 use prost::Message as _;
 use tonic::{Code as Status, Request};
 
+use super::kuadrant::{CommitRequest, KuadrantService, ReserveRequest};
 use super::messages::{Code, RateLimitRequest, RateLimitResponse};
 use super::service::RateLimitService;
 use crate::engine::Engine;
@@ -33,7 +34,9 @@ pub fn envoy(bytes: &[u8]) {
     };
     let engine = Engine::in_memory();
     engine.swap_rules(RULES.clone());
-    let service = RateLimitService::new(Arc::new(engine));
+    let engine = Arc::new(engine);
+    check_kuadrant(&engine, bytes);
+    let service = RateLimitService::new(engine);
     let request = Request::new(message);
     // By the second call, units are used.
     for _ in 0..2 {
@@ -44,6 +47,50 @@ pub fn envoy(bytes: &[u8]) {
                 assert!(!status.message().is_empty());
             }
         }
+    }
+}
+
+/// Checks the same of Kuadrant's calls: a message that cannot be decided is an error with a
+/// message, and a reservation can be committed once.
+fn check_kuadrant(engine: &Arc<Engine>, bytes: &[u8]) {
+    let service = KuadrantService::new(Arc::clone(engine));
+    let is_known = |status: &tonic::Status| {
+        let known = [Status::InvalidArgument, Status::NotFound];
+        assert!(known.contains(&status.code()), "{status:?}");
+        assert!(!status.message().is_empty());
+    };
+    if let Ok(message) = RateLimitRequest::decode(bytes) {
+        let request = Request::new(message);
+        let descriptors = request.get_ref().descriptors.len();
+        match ready(service.check_rate_limit(&request)) {
+            Ok(response) => assert_complete(&response, descriptors),
+            Err(status) => is_known(&status),
+        }
+        match ready(service.report(&request)) {
+            Ok(response) => assert_eq!(response.overall_code, i32::from(Code::Ok)),
+            Err(status) => is_known(&status),
+        }
+    }
+    if let Ok(message) = ReserveRequest::decode(bytes) {
+        match ready(service.reserve(&Request::new(message))) {
+            Ok(reserved) if !reserved.reservation_id.is_empty() => {
+                assert_eq!(reserved.code, i32::from(Code::Ok));
+                let commit = Request::new(CommitRequest {
+                    reservation_id: reserved.reservation_id.into_bytes(),
+                    ..CommitRequest::default()
+                });
+                let commit = || ready(service.commit(&commit)).map_err(|status| status.code());
+                assert!(commit().is_ok());
+                assert_eq!(commit().err(), Some(Status::NotFound));
+            }
+            Ok(reserved) => assert_ne!(reserved.code, i32::from(Code::Unknown)),
+            Err(status) => is_known(&status),
+        }
+    }
+    if let Ok(message) = CommitRequest::decode(bytes)
+        && let Err(status) = ready(service.commit(&Request::new(message)))
+    {
+        is_known(&status);
     }
 }
 

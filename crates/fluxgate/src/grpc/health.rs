@@ -12,6 +12,7 @@ use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::ext_authz::AUTHORIZATION_SERVICE;
+use super::kuadrant::KUADRANT_SERVICE;
 use super::messages::RATE_LIMIT_SERVICE;
 use crate::engine::Engine;
 
@@ -66,7 +67,13 @@ impl HealthService {
     }
 
     fn status_of(&self, service: &str) -> ServingStatus {
-        if !["", RATE_LIMIT_SERVICE, AUTHORIZATION_SERVICE].contains(&service) {
+        let known = [
+            "",
+            RATE_LIMIT_SERVICE,
+            AUTHORIZATION_SERVICE,
+            KUADRANT_SERVICE,
+        ];
+        if !known.contains(&service) {
             ServingStatus::ServiceUnknown
         } else if self.engine.is_stopping()
             || self.engine.rules().is_none()

@@ -53,11 +53,20 @@ const DURATION: &str = "google/protobuf/duration.proto";
 const WRAPPERS: &str = "google/protobuf/wrappers.proto";
 const STRUCT: &str = "google/protobuf/struct.proto";
 const LIMIT_UNIT: &str = "envoy/type/v3/ratelimit_unit.proto";
+const KUADRANT: &str = "kuadrant/service/ratelimit/v1/kuadrantrls.proto";
 
-/// Returns the supported part of Envoy's files, with their dependencies.
+/// Returns the supported part of the files of Envoy and Kuadrant, with their dependencies.
 fn files() -> FileDescriptorSet {
-    let mut file = vec![rls(), common(), base(), duration(), wrappers(), structure()];
-    file.push(limit_unit());
+    let mut file = vec![
+        rls(),
+        kuadrant(),
+        common(),
+        base(),
+        duration(),
+        wrappers(),
+        structure(),
+        limit_unit(),
+    ];
     file.extend(auth::files());
     FileDescriptorSet { file }
 }
@@ -119,6 +128,51 @@ fn rls() -> FileDescriptorProto {
     let name = |message: &str| format!(".envoy.service.ratelimit.v3.{message}");
     let (request, response) = (name("RateLimitRequest"), name("RateLimitResponse"));
     let methods = [("ShouldRateLimit", &*request, &*response)];
+    file.service.push(service("RateLimitService", &methods));
+    file
+}
+
+fn kuadrant() -> FileDescriptorProto {
+    const CALL: &str = ".envoy.service.ratelimit.v3.RateLimitRequest";
+    const ANSWER: &str = ".envoy.service.ratelimit.v3.RateLimitResponse";
+    const PACKAGE: &str = "kuadrant.service.ratelimit.v1";
+    let amount = Kind::Scalar(Type::Uint64);
+    let reserve = [
+        ("domain", 1, TEXT),
+        ("descriptors", 2, DESCRIPTORS),
+        ("amount", 3, amount),
+        ("ttl", 4, RESET),
+    ];
+    let commit = [
+        ("domain", 1, TEXT),
+        ("descriptors", 2, DESCRIPTORS),
+        ("reservation_id", 3, TEXT),
+        ("actual_amount", 4, amount),
+    ];
+    let messages = vec![
+        message("ReserveRequest", &reserve),
+        message(
+            "ReserveResponse",
+            &[("code", 1, CODE), ("reservation_id", 2, TEXT)],
+        ),
+        message("CommitRequest", &commit),
+        message("CommitResponse", &[("code", 1, CODE)]),
+    ];
+    let own = |name: &str| format!(".{PACKAGE}.{name}");
+    let names = [
+        "ReserveRequest",
+        "ReserveResponse",
+        "CommitRequest",
+        "CommitResponse",
+    ];
+    let [reserve, reserved, commit, committed] = &names.map(own);
+    let methods = [
+        ("CheckRateLimit", CALL, ANSWER),
+        ("Report", CALL, ANSWER),
+        ("Reserve", reserve, reserved),
+        ("Commit", commit, committed),
+    ];
+    let mut file = file(KUADRANT, PACKAGE, &[RLS, COMMON, DURATION], messages);
     file.service.push(service("RateLimitService", &methods));
     file
 }

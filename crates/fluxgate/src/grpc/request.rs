@@ -29,6 +29,8 @@ pub(super) enum BadRequest {
     NoKey { descriptor: usize, entry: usize },
     #[error("`descriptors[{0}].limit.unit` is unknown: it must be SECOND to YEAR, or WEEK")]
     UnknownUnit(usize),
+    #[error("`descriptors[{0}].limit` is not supported by this service: write it as a rule")]
+    OwnLimit(usize),
     #[error("`descriptors[{0}].is_negative_hits` is not supported: use /v1/refund over HTTP")]
     NegativeHits(usize),
 }
@@ -49,16 +51,8 @@ pub(super) fn descriptors<'a>(
     domain: &str,
     request: &'a RateLimitRequest,
 ) -> Result<Descriptors<'a>, BadRequest> {
-    if request.domain.is_empty() {
-        return Err(BadRequest::NoDomain);
-    }
-    match request.descriptors.len() {
-        0 => return Err(BadRequest::NoDescriptors),
-        1..=MAX_DESCRIPTORS => {}
-        _ => return Err(BadRequest::TooManyDescriptors),
-    }
-    // On the wire, 0 is the same as no cost.
-    let cost = Some(u64::from(request.hits_addend)).filter(|&cost| cost > 0);
+    check_call(&request.domain, &request.descriptors)?;
+    let cost = cost_of(request);
     let mut read = Descriptors::default();
     for (index, descriptor) in request.descriptors.iter().enumerate() {
         let context = context(index, descriptor, cost)?;
@@ -77,6 +71,43 @@ pub(super) fn descriptors<'a>(
         read.limits.push(limit);
     }
     Ok(read)
+}
+
+/// Returns the context of each descriptor of a call, which must have no limit of its own.
+pub(super) fn contexts(request: &RateLimitRequest) -> Result<Vec<RequestContext<'_>>, BadRequest> {
+    contexts_of(&request.domain, &request.descriptors, cost_of(request))
+}
+
+/// Returns the context of each of these descriptors, which must have no limit of their own; `cost`
+/// is that of the call.
+pub(super) fn contexts_of<'r>(
+    domain: &[u8],
+    descriptors: &'r [RateLimitDescriptor],
+    cost: Option<u64>,
+) -> Result<Vec<RequestContext<'r>>, BadRequest> {
+    check_call(domain, descriptors)?;
+    let descriptors = descriptors.iter().enumerate();
+    let contexts = descriptors.map(|(index, descriptor)| match descriptor.limit {
+        Some(_) => Err(BadRequest::OwnLimit(index)),
+        None => context(index, descriptor, cost),
+    });
+    contexts.collect()
+}
+
+/// Returns the cost of a call. On the wire, 0 is the same as none.
+fn cost_of(request: &RateLimitRequest) -> Option<u64> {
+    Some(u64::from(request.hits_addend)).filter(|&cost| cost > 0)
+}
+
+fn check_call(domain: &[u8], descriptors: &[RateLimitDescriptor]) -> Result<(), BadRequest> {
+    if domain.is_empty() {
+        return Err(BadRequest::NoDomain);
+    }
+    match descriptors.len() {
+        0 => Err(BadRequest::NoDescriptors),
+        1..=MAX_DESCRIPTORS => Ok(()),
+        _ => Err(BadRequest::TooManyDescriptors),
+    }
 }
 
 /// Returns what the own limit of a descriptor counts.

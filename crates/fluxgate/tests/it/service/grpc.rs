@@ -8,6 +8,7 @@ mod errors;
 mod ext_authz;
 mod health;
 mod imported;
+mod kuadrant;
 mod own_limits;
 mod random_bytes;
 mod store_outage;

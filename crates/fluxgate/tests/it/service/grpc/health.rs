@@ -85,6 +85,7 @@ fn reflection_lists_the_services() {
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
             "grpc.reflection.v1alpha.ServerReflection",
+            "kuadrant.service.ratelimit.v1.RateLimitService",
         ])
     );
 }
