@@ -1,11 +1,14 @@
 //! A running Envoy that limits its clients by the service.
 
-use fluxgate_testkit::{Answer, Http, RedisServer, ports, wait_until};
-use serde_json::Value;
+mod late_costs;
+
+use std::net::SocketAddr;
+
+use fluxgate_testkit::{Answer, Http, RedisServer, ports};
 
 use super::envoy_program::{EnvoyProgram, replace, upstream_listener};
 use super::store_outage;
-use crate::docs::{Block, first_of, only};
+use crate::docs::{first_of, only};
 use crate::service::Service;
 
 /// A listener of Envoy that calls the service for every request.
@@ -27,7 +30,18 @@ struct Envoy {
 
 impl Envoy {
     fn start(service: &Service, fronts: &[Front]) -> Self {
-        let upstream = ports::free();
+        let own = ports::free();
+        let listener = upstream_listener(own.number());
+        Self::start_before(service, fronts, own.addr(), &listener)
+    }
+
+    /// Starts it before this upstream, and with another listener.
+    fn start_before(
+        service: &Service,
+        fronts: &[Front],
+        upstream: SocketAddr,
+        other_listener: &str,
+    ) -> Self {
         let ports: Vec<_> = fronts.iter().map(|_| ports::free()).collect();
         let config = only("yaml envoy");
         let (head, rest) = config.split_once("  - address").unwrap();
@@ -36,10 +50,9 @@ impl Envoy {
         let listeners = fronts.iter().zip(&ports);
         let listeners = listeners.map(|(front, port)| front.listener(&listener, port.number()));
         let listeners: String = listeners.collect();
-        let upstream_listener = upstream_listener(upstream.number());
-        let clusters = replace(clusters, "9000", upstream.number());
+        let clusters = replace(clusters, "9000", upstream.port());
         let clusters = replace(&clusters, "8082", service.address("grpc").port());
-        let config = format!("{head}{listeners}{upstream_listener}  clusters:\n{clusters}");
+        let config = format!("{head}{listeners}{other_listener}  clusters:\n{clusters}");
         let envoy = EnvoyProgram::start(&config);
         let envoy = Self {
             program: envoy,
@@ -193,34 +206,6 @@ fn on_error_decides_for_envoy_without_the_store() {
     }
     let local: Vec<_> = (0..3).map(|_| envoy.get(2, "ann").status).collect();
     assert_eq!(local, [200, 200, 429]);
-}
-
-/// Envoy reports 6,000 tokens when a response has ended, and the limit is 10,000.
-#[test]
-fn envoy_charges_what_a_response_has_cost_and_denies_while_it_owes() {
-    let documented = Block::all_of("docs/grpc.md").into_iter();
-    let mut documented =
-        documented.filter(|block| block.kind == "yaml" && block.text.contains("llm:"));
-    let service = service_of(&documented.next().unwrap().text);
-    let front = Front {
-        domain: "llm",
-        reports_late: true,
-        ..FAIL_OPEN
-    };
-    let envoy = Envoy::start(&service, &[front]);
-    let remaining = || {
-        let path = "/v1/state?rule_set=llm&rule=tokens&identity=ann";
-        let state: Value = serde_json::from_str(&service.http().get(path).body).unwrap();
-        state["bands"][0]["remaining"].as_u64().unwrap()
-    };
-    assert_eq!(envoy.get(0, "ann").status, 200);
-    wait_until("the first response is charged", || remaining() < 5_000);
-    assert_eq!(envoy.get(0, "ann").status, 200, "4,000 tokens are left");
-    wait_until("the second response is charged", || remaining() == 0);
-    for _ in 0..3 {
-        assert_eq!(envoy.get(0, "ann").status, 429);
-    }
-    assert_eq!(envoy.get(0, "bob").status, 200);
 }
 
 /// If the service required UTF-8, the call would fail and Envoy would allow the request.
