@@ -302,9 +302,12 @@ impl Filter {
     /// Returns whether a request has a header that servers may take for one that is read, or
     /// for one that proxies set.
     pub fn has_alike_header(&self, head: &impl RequestHead, rule_headers: &[Box<str>]) -> bool {
+        let reads_odd = self.reads_odd_headers(rule_headers);
         let mut headers = head.all_headers();
         headers.any(|(name, _)| {
-            imitates_proxy_header(name) || self.is_alike_header(name, rule_headers)
+            // Nearly all headers have plain names.
+            (reads_odd || !is_plain_name(name))
+                && (imitates_proxy_header(name) || self.is_alike_header(name, rule_headers))
         })
     }
 

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fluxgate_core::Decision;
 use fluxgate_core::path::RequestPath;
 use fluxgate_http::server::Origin;
 use fluxgate_http::{
-    BadRequest, Filter, FilterOutcome, IncomingRequest, RequestHead, evaluate as evaluate_filter,
+    BadRequest, Evaluation, Filter, FilterOutcome, Handler, HeaderNames, IncomingRequest,
+    RequestHead,
 };
 use http::{Method, Uri};
 
@@ -37,12 +39,12 @@ pub(crate) enum TargetError {
 impl RequestTarget {
     /// Reads a method and a target. Refuses what the gateway would refuse: otherwise the rules could
     /// match another path than the server.
-    pub(crate) fn read(method: &[u8], target: &[u8]) -> Result<Self, TargetError> {
+    pub(crate) fn read(method: &[u8], target: Bytes) -> Result<Self, TargetError> {
         let method = Method::from_bytes(method).map_err(|_| TargetError::Method)?;
         if target.contains(&b'#') {
             return Err(TargetError::Fragment);
         }
-        let uri = Uri::try_from(target).map_err(|_| TargetError::Uri)?;
+        let uri = Uri::from_maybe_shared(target).map_err(|_| TargetError::Uri)?;
         let path = uri.path();
         // Only `OPTIONS *` has a target without a path.
         if path.is_empty() || (path == "*" && method != Method::OPTIONS) {
@@ -75,20 +77,18 @@ pub(crate) async fn evaluate(
     request: IncomingRequest<'_, impl RequestHead + Sync>,
     origin: &Origin<'_>,
 ) -> FilterOutcome<Decision> {
-    if filter.rule_set_for(request.path).is_some() && has_alike_header(engine, filter, request.head)
+    let handler = EngineHandler::new(engine, origin);
+    let Some(rules) = filter.rules_for(&handler, request.path) else {
+        return FilterOutcome::Skipped;
+    };
+    // The engine's rules always name the headers that they read.
+    if let HeaderNames::Only(names) = handler.header_names(&rules)
+        && filter.has_alike_header(request.head, names)
     {
         return FilterOutcome::BadRequest(BadRequest::AlikeHeader);
     }
-    let handler = EngineHandler::new(engine, origin);
-    evaluate_filter(filter, &handler, request).await
-}
-
-fn has_alike_header(engine: &Engine, filter: &Filter, head: &impl RequestHead) -> bool {
-    let rules = engine.rules();
-    let rules = rules
-        .as_ref()
-        .zip(filter.rule_set_name())
-        .and_then(|(rules, name)| rules.get(name));
-    let names = rules.map_or(&[][..], |set| set.header_names());
-    filter.has_alike_header(head, names)
+    match Evaluation::new(filter, &handler, &rules, request, |context| context) {
+        Ok(evaluation) => evaluation.evaluate().await,
+        Err(error) => error.into(),
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod fuzz;
 mod head;
 mod messages;
 mod service;
+mod strings;
 
 pub(super) use messages::AUTHORIZATION_SERVICE;
 pub(super) use service::AuthorizationService;

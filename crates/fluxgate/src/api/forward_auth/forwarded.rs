@@ -1,6 +1,7 @@
 //! The client's request, as the proxy describes it in `X-Forwarded-*` headers, or by calling with its
 //! method and target.
 
+use bytes::Bytes;
 use fluxgate_core::path::RequestPath;
 use fluxgate_http::{Problem, RequestHead};
 use http::HeaderMap;
@@ -40,7 +41,7 @@ impl<'a> ForwardedRequest<'a> {
             None => (single(headers, METHOD, None)?, HOST),
         };
         let target = single(headers, URI, target.map(str::as_bytes))?;
-        let target = RequestTarget::read(method, target);
+        let target = RequestTarget::read(method, Bytes::copy_from_slice(target));
         let target = target.map_err(|error| Problem::bad_request(error.to_string()))?;
         Ok(Self {
             target,

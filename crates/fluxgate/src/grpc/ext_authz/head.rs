@@ -6,7 +6,12 @@ use fluxgate_http::{BadRequest, Problem, RequestHead, is_grpc};
 use smallvec::SmallVec;
 
 use super::messages::HttpRequest;
+use super::strings::{Malformed, Strings};
 use crate::described_request::RequestTarget;
+
+/// The field of `envoy.config.core.v3.HeaderMap` with its lines, each an
+/// `envoy.config.core.v3.HeaderValue`: name, value, and raw value in place of the value.
+const LINES: u64 = 1;
 
 /// The headers of the client's request.
 #[derive(Debug)]
@@ -20,30 +25,31 @@ pub(super) struct RequestHeaders<'a> {
 
 impl<'a> RequestHeaders<'a> {
     /// Reads the headers, without the pseudo-headers of HTTP/2 among them.
-    pub(super) fn read(http: &'a HttpRequest) -> Self {
+    pub(super) fn read(http: &'a HttpRequest) -> Result<Self, Malformed> {
         let mut headers = Self {
             lines: SmallVec::new(),
-            are_joined: http.header_map.is_none(),
+            are_joined: http.header_map.is_empty(),
             has_bad_name: false,
         };
         // Envoy keeps the host of every protocol in `:authority`.
         if !http.host.is_empty() {
             headers.push(b"host", &http.host);
         }
-        if let Some(map) = &http.header_map {
-            for line in &map.headers {
-                let is_raw = !line.raw_value.is_empty();
-                headers.push(
-                    &line.key,
-                    if is_raw { &line.raw_value } else { &line.value },
-                );
-            }
-        } else {
-            for entry in &http.headers {
-                headers.push(&entry.key, &entry.value);
+        for line in http.header_map.iter().flat_map(|map| Strings::of(map)) {
+            let (number, line) = line?;
+            if number == LINES {
+                let [name, value, raw_value] = Strings::of(line).by_number()?;
+                let is_raw = !raw_value.is_empty();
+                headers.push(name, if is_raw { raw_value } else { value });
             }
         }
-        headers
+        if headers.are_joined {
+            for entry in &http.headers {
+                let [name, value] = Strings::of(entry).by_number()?;
+                headers.push(name, value);
+            }
+        }
+        Ok(headers)
     }
 
     fn push(&mut self, name: &'a [u8], value: &'a [u8]) {
@@ -95,7 +101,7 @@ impl<'h, 'a> DescribedHead<'h, 'a> {
         if headers.has_bad_name {
             return Err(Problem::bad_request("the name of a header is not a token"));
         }
-        let target = RequestTarget::read(&http.method, &http.path);
+        let target = RequestTarget::read(&http.method, http.path.clone());
         let target = target.map_err(|error| Problem::bad_request(error.to_string()))?;
         Ok(Self { target, headers })
     }

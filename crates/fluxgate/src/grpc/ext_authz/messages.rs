@@ -64,17 +64,19 @@ pub(super) struct RequestAttributes {
 pub(super) struct HttpRequest {
     #[prost(bytes = "bytes", tag = "2")]
     pub(super) method: Bytes,
-    /// The headers, those of one name joined by commas.
-    #[prost(message, repeated, tag = "3")]
-    pub(super) headers: Vec<MapEntry>,
+    /// The headers, those of one name joined by commas: each an encoded entry of a map, which
+    /// [`Strings`](super::strings::Strings) reads without copies.
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    pub(super) headers: Vec<Bytes>,
     /// The target, with the query.
     #[prost(bytes = "bytes", tag = "4")]
     pub(super) path: Bytes,
     #[prost(bytes = "bytes", tag = "5")]
     pub(super) host: Bytes,
-    /// The headers line by line, in place of `headers`.
-    #[prost(message, optional, tag = "13")]
-    pub(super) header_map: Option<HeaderMap>,
+    /// The headers line by line, in place of `headers`: an encoded `envoy.config.core.v3.HeaderMap`.
+    /// If there are several, they count as one.
+    #[prost(bytes = "bytes", repeated, tag = "13")]
+    pub(super) header_map: Vec<Bytes>,
 }
 
 /// An entry of a map from strings to strings.
@@ -84,25 +86,6 @@ pub(super) struct MapEntry {
     pub(super) key: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
     pub(super) value: Bytes,
-}
-
-/// `envoy.config.core.v3.HeaderMap`
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct HeaderMap {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) headers: Vec<HeaderLine>,
-}
-
-/// `envoy.config.core.v3.HeaderValue`, as Envoy sends it.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct HeaderLine {
-    #[prost(bytes = "bytes", tag = "1")]
-    pub(super) key: Bytes,
-    #[prost(bytes = "bytes", tag = "2")]
-    pub(super) value: Bytes,
-    /// In place of `value`.
-    #[prost(bytes = "bytes", tag = "3")]
-    pub(super) raw_value: Bytes,
 }
 
 /// `envoy.service.auth.v3.CheckResponse`

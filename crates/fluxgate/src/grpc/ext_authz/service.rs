@@ -18,6 +18,7 @@ use super::head::{DescribedHead, RequestHeaders};
 use super::messages::{
     AUTHORIZATION_SERVICE, AttributeContext, CheckRequest, CheckResponse, HttpRequest,
 };
+use super::strings::Malformed;
 use crate::described_request::evaluate;
 use crate::engine::{Engine, EngineError, Filters, LiveFilters};
 use crate::grpc::unary::{self, BoxedFuture, UnaryMethod};
@@ -38,6 +39,8 @@ pub(in crate::grpc) struct AuthorizationService {
 enum BadCall {
     #[error("`attributes.request.http` is missing: only HTTP requests are decided")]
     NoHttpRequest,
+    #[error("`attributes.request.http`: the headers are not a valid message")]
+    Headers,
     #[error("the config has no `filters`")]
     NoFilters,
     #[error("the config has several filters: name one in `context_extensions.filter`")]
@@ -100,26 +103,30 @@ impl AuthorizationService {
             let http = attributes.request.as_ref().and_then(|it| it.http.as_ref());
             Ok((filter, http.ok_or(BadCall::NoHttpRequest)?))
         });
-        let (filter, http) = call.map_err(|bad| Status::invalid_argument(bad.to_string()))?;
+        let call = call.and_then(|(filter, http)| {
+            let headers = RequestHeaders::read(http).map_err(|Malformed| BadCall::Headers)?;
+            Ok((filter, http, headers))
+        });
+        let call = call.map_err(|bad| Status::invalid_argument(bad.to_string()));
+        let (filter, http, headers) = call?;
         if !self.engine.is_ready() {
             return Err(Status::unavailable(EngineError::NotReady.to_string()));
         }
         let peer = peer_of(attributes);
         Ok(self
-            .decide(filter, http, peer, request.metadata().as_ref())
+            .decide(filter, (http, &headers), peer, request.metadata().as_ref())
             .await)
     }
 
     async fn decide(
         &self,
         filter: &Filter,
-        http: &HttpRequest,
+        (http, headers): (&HttpRequest, &RequestHeaders<'_>),
         peer: Option<IpAddr>,
         metadata: &HeaderMap,
     ) -> CheckResponse {
-        let headers = RequestHeaders::read(http);
         let grpc = headers.grpc_content_type();
-        let head = match DescribedHead::read(http, &headers) {
+        let head = match DescribedHead::read(http, headers) {
             Ok(head) => head,
             Err(problem) => return refused(problem, grpc),
         };

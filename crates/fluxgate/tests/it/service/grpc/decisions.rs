@@ -275,19 +275,6 @@ fn a_shadow_rule_never_denies() {
 }
 
 #[test]
-fn unknown_fields_are_ignored() {
-    let service = Service::start(&["grpc"], RULES);
-    let mut client = Client::of(&service);
-    let mut ann = descriptor(&[("user", "ann")]);
-    ann["limit"] = json!({ "requests_per_unit": 1000, "unit": "DAY" });
-    let response = client.should_rate_limit(&json!({ "domain": "api", "descriptors": [ann] }));
-    assert_eq!(
-        response.statuses()[0]["current_limit"]["requests_per_unit"],
-        2
-    );
-}
-
-#[test]
 fn the_unit_is_reported_if_it_equals_the_window() {
     let windows = [
         ("1s", "SECOND"),

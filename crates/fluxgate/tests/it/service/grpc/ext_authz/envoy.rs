@@ -1,8 +1,12 @@
 //! A running Envoy that asks the service to authorize its requests.
 
+use std::fmt::Write as _;
+
+use fluxgate_testkit::readings::{READINGS, SentRequest, Treatment};
 use fluxgate_testkit::{Answer, Http, ports, wait_until};
 use serde_json::Value;
 
+use super::readings;
 use crate::docs::{Block, only};
 use crate::service::Service;
 use crate::service::grpc::envoy_program::{EnvoyProgram, replace, upstream_listener};
@@ -36,14 +40,25 @@ struct Envoy {
 
 impl Envoy {
     fn start(service: &Service, fronts: &[Front]) -> Self {
+        Self::start_with(service, fronts, |_, listener| listener)
+    }
+
+    /// Starts it with listeners that are changed by `customize`, which gets their index.
+    fn start_with(
+        service: &Service,
+        fronts: &[Front],
+        customize: impl Fn(usize, String) -> String,
+    ) -> Self {
         let upstream = ports::free();
         let ports: Vec<_> = fronts.iter().map(|_| ports::free()).collect();
         let config = only("yaml envoy-authz");
         let (head, rest) = config.split_once("  - address").unwrap();
         let (listener, clusters) = rest.split_once("  clusters:\n").unwrap();
         let listener = format!("  - address{listener}");
-        let listeners = fronts.iter().zip(&ports);
-        let listeners = listeners.map(|(front, port)| front.listener(&listener, port.number()));
+        let listeners = fronts.iter().zip(&ports).enumerate();
+        let listeners = listeners.map(|(index, (front, port))| {
+            customize(index, front.listener(&listener, port.number()))
+        });
         let listeners: String = listeners.collect();
         let upstream_listener = upstream_listener(upstream.number());
         let clusters = replace(clusters, "9000", upstream.number());
@@ -214,5 +229,51 @@ fn envoy_follows_failure_mode_allow_without_the_service() {
     for _ in 0..5 {
         assert_eq!(envoy.get(0, "/x", "ann").status, 503);
         assert_eq!(envoy.get(1, "/x", "ann").status, 200);
+    }
+}
+
+/// What Envoy changes or refuses by itself opens no way around a limit.
+#[test]
+fn envoy_forwards_no_request_that_frameworks_read_as_one_that_is_limited() {
+    let main = "  main: { rule_set: raw-0, exclude: [\"/health\"] }\n";
+    let config = readings::config();
+    let service = Service::start(
+        &["grpc"],
+        &replace(&config, "filters:\n", format!("filters:\n{main}")),
+    );
+    let forms = ["raw", "joined"];
+    let envoy = Envoy::start_with(&service, &[DOCUMENTED, JOINED], |front, mut listener| {
+        let at = listener.find("            - name: all\n").unwrap();
+        let host = listener[at..].to_owned();
+        for number in 0..READINGS.len() {
+            let name = format!("{}-{number}", forms[front]);
+            let host = replace(&host, "name: all", format!("name: {name}"));
+            let host = replace(&host, "[\"*\"]", format!("[\"{name}\"]"));
+            let host = replace(&host, "filter: main", format!("filter: {name}"));
+            write!(listener, "{host}").unwrap();
+        }
+        listener
+    });
+    for (front, form) in forms.into_iter().enumerate() {
+        for (number, reading) in READINGS.iter().enumerate() {
+            let send = |sent: &SentRequest| {
+                let SentRequest { method, target, .. } = sent;
+                let headers = sent.headers.iter();
+                let headers = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
+                let headers: String = headers.collect();
+                let mut http = Http::new(envoy.fronts[front].addr());
+                let head = format!(
+                    "{method} {target} HTTP/1.1\r\nHost: {form}-{number}\r\n\
+                     Content-Length: 0\r\n{headers}\r\n"
+                );
+                http.send_raw(head.as_bytes()).unwrap();
+                http.read_answer(false).unwrap().status
+            };
+            assert_eq!(send(&reading.plain), 200, "{form}: {reading:?}");
+            let status = send(&reading.spelled);
+            // Envoy may refuse what FluxGate would count.
+            let is_counted = reading.treatment == Treatment::Counted && status == 429;
+            assert!(is_counted || status == 400, "{form}: {status} {reading:?}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::service::Service;
 use crate::service::grpc::Client;
 
 /// Returns a filter and a rule set for each reading and form of headers, with a limit of one.
-fn config() -> String {
+pub(super) fn config() -> String {
     let (mut filters, mut sets) = (String::from("filters:\n"), String::from("rule_sets:\n"));
     for (number, Reading { api_key, rule, .. }) in READINGS.iter().enumerate() {
         for form in ["joined", "raw"] {
