@@ -134,7 +134,7 @@ async function history(context, set) {
       ? [diff.element, context.session.history
         && reloading(context, () => effectsOf(set, before.text ?? "", text ?? "", at), { followsRules: false }).element]
       : codeBlock(text ?? "", "Text after the change"));
-    if (change === opened) see.click();
+    if (change === opened && diff) see.click();
     return h("li.change",
       h("div.row",
         h("h3", timeTag(at)),
