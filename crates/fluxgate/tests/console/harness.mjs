@@ -16,7 +16,7 @@ after(() => browser?.close());
  * if the page logs an error, violates its policy or asks another origin for anything.
  */
 export function browserTest(name, options, body) {
-  test(name, { timeout: 300_000 }, async (context) => {
+  test(name, { timeout: options.timeout ?? 300_000 }, async (context) => {
     const service = await startService(options);
     let page;
     try {

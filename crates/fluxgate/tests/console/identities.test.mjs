@@ -493,46 +493,6 @@ browserTest("offers a viewer no change, and an operator every change of state", 
   await page.shows(/Reset: \d counters? deleted/);
 });
 
-const MANY = `
-  api:
-    rules:
-${Array.from({ length: 200 }, (_, index) => `      - { id: rule-${index}, match: { path: ["/r${index}/**"] }, scope: per_user, `
-  + "algorithm: fixed_window, bands: [ { id: hour, capacity: 50, window: 1h }, { id: day, capacity: 500, window: 1d } ] }").join("\n")}
-`;
-
-browserTest("10,000 identities and 200 rules: short pages, few calls, at once", { rules: MANY, record: true }, async (page, service, context) => {
-  const checks = (number, of) => Array.from({ length: number }, (_, index) => of(index));
-  for (let batch = 0; batch < 20; batch++) {
-    await service.call("POST", "/v1/check/batch", { checks: checks(500, (index) =>
-      ({ rule_set: "api", user: `user-${batch * 500 + index}`, path: `/r${index % 200}/x` })) });
-  }
-  await service.call("POST", "/v1/check/batch", { checks: checks(200, (index) => ({ rule_set: "api", user: "ann", path: `/r${index}/x` })) });
-  const height = () => page.evaluate(() => document.documentElement.scrollHeight);
-  for (const hash of ["#/identities?show=hour", "#/identities?user=ann"]) {
-    await page.goto("about:blank");
-    const start = Date.now();
-    await page.goto(service.url(hash));
-    await page.shows(hash.includes("ann") ? "Something is used under 200 of 200 rules." : /1 to 25 of \d/);
-    const took = Date.now() - start;
-    context.diagnostic(`${hash} is shown within ${took} ms`);
-    for (const width of [1400, 390]) {
-      await page.view({ width, phone: width === 390 });
-      await until(`${hash} is short at ${width}`, async () => (await height()) < 6000,
-        { explain: async () => `${await height()} px` });
-    }
-    await page.view({ width: 1280, height: 900 });
-    // What a page asks for the first time is over.
-    await new Promise((done) => setTimeout(done, 2000));
-    page.requests.length = 0;
-    const from = Date.now();
-    await new Promise((done) => setTimeout(done, 10_000));
-    const calls = page.requests.filter((url) => url.includes("/v1/")).length / ((Date.now() - from) / 1000);
-    assert.ok(calls < 3, `${hash}: ${calls} calls a second\n${page.requests.join("\n")}`);
-  }
-  await page.click("button", "Show 192 more rules");
-  assert.equal((await page.all("button", /^Reset: /)).length, 200);
-});
-
 browserTest("has no accessibility findings in either theme at any width", {}, async (page, service) => {
   await service.check({ ...ANN, api_key: KEY }, 12);
   for (const scheme of ["light", "dark"]) {

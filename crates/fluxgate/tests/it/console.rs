@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::support::fetched;
 
 /// The files of tests. Each has a Rust test below.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "diff",
     "fleet",
     "identities",
@@ -18,6 +18,7 @@ const FILES: [&str; 12] = [
     "lab",
     "overview",
     "rules",
+    "scale",
     "shell",
     "states",
     "text",
@@ -62,6 +63,11 @@ fn identities() {
 #[test]
 fn lab() {
     run("lab");
+}
+
+#[test]
+fn scale() {
+    run("scale");
 }
 
 #[test]
@@ -127,7 +133,10 @@ fn run(name: &str) {
 
 /// Returns whether the line is a remark of a test: not a name, not a sum.
 fn is_figure(line: &str) -> bool {
-    line.starts_with("# ") && [" ms", "nodes"].iter().any(|unit| line.contains(unit))
+    line.starts_with("# ")
+        && [" ms", " px", "nodes"]
+            .iter()
+            .any(|unit| line.contains(unit))
 }
 
 /// Runs a command and returns its output.
