@@ -2,8 +2,13 @@
 //!
 //! The ledger knows the rules and what clients saw, and nothing of how the store counts. It
 //! counts only what a client knows it was allowed, so what a server charged for a lost reply is
-//! no mistake. For buckets it keeps how far each is from full, as an exact fraction of time; a
-//! unit that one version of a rule admits counts for the others as the same share of their quota.
+//! no mistake. For buckets it keeps when each will be full, as an exact fraction of time; a unit
+//! that one version of a rule admits counts for the others as the same share of their quota.
+//!
+//! A request counts for a band from when it was decided, and for a band that made it wait from its
+//! turn. Clients are told to wait in whole microseconds, rounded up, so the turn came at most that
+//! much before; if several bands could have made it wait, it came at any time since the decision. The
+//! ledger chooses as the store does: as early as possible.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -85,6 +90,9 @@ struct CounterInfo {
     family: Family,
     /// Parts of a microsecond.
     parts: i128,
+    /// The largest capacity, and the longest time of a unit, of any version.
+    largest: u64,
+    longest: i128,
 }
 
 /// The ledger of a run.
@@ -128,10 +136,14 @@ impl Ledger {
                             name,
                             family,
                             parts: 1,
+                            largest: 0,
+                            longest: 1,
                         });
                         counters.len() - 1
                     });
                     let refill = i128::from(band.limit().rate().refill());
+                    let largest = &mut counters[counter].largest;
+                    *largest = band.limit().capacity().max(*largest);
                     let parts = &mut counters[counter].parts;
                     if family == Family::Bucket && *parts % refill != 0 {
                         *parts *= refill;
@@ -163,7 +175,11 @@ impl Ledger {
                     }
                 })
             });
-            let bands = bands.collect();
+            let bands: Vec<_> = bands.collect();
+            for band in &bands {
+                let longest = &mut ledger.counters[band.counter].longest;
+                *longest = band.unit.max(*longest);
+            }
             ledger.bands.push(bands);
         }
         ledger
@@ -246,41 +262,66 @@ impl Ledger {
         if let Some(crowd) = self.crowd() {
             return Some(crowd);
         }
-        let mut used: Vec<&Admission> = self.admissions.iter().collect();
-        // In the order in which they may be used.
-        used.sort_by_key(|it| (it.decided.at + it.delay, it.decided.number));
-        let mut counters = BTreeMap::<(usize, u8), Usage>::new();
+        let violations = (0..self.counters.len()).filter_map(|counter| self.violation_of(counter));
+        violations.min_by_key(|violation| violation.at)
+    }
+
+    /// Returns when a request counts for a band, and how long before that its turn may have come.
+    fn turn_of(&self, admission: &Admission, band: &BandFigures) -> (Instant, u64) {
+        let (mut turn, delay) = (admission.decided, admission.delay);
+        if band.max_wait == 0 || delay == 0 {
+            return (turn, 0);
+        }
+        turn.progress += delay;
+        // If the clock jumps ahead while a request waits, its turn has come.
+        let later = self.admissions.iter().map(|it| &it.decided);
+        let later = later.filter(|it| it.server == turn.server && it.number > turn.number);
+        let past = later.filter(|it| it.progress >= turn.progress);
+        turn.at = past.map(|it| it.at).fold(turn.at + delay, u64::min);
+        let waiting = self.bands[admission.version]
+            .iter()
+            .filter(|it| it.max_wait > 0);
+        (turn, if waiting.count() == 1 { 1 } else { delay })
+    }
+
+    /// Returns the first violation of a counter, if there is one.
+    fn violation_of(&self, counter: usize) -> Option<Violation> {
+        let info = &self.counters[counter];
+        let mut used = Vec::new();
+        for admission in &self.admissions {
+            let bands = self.bands[admission.version].iter();
+            for band in bands.filter(|band| band.counter == counter) {
+                used.push((self.turn_of(admission, band), admission, band));
+            }
+        }
+        used.sort_by_key(|((turn, _), ..)| (turn.at, turn.number));
+        let mut users = BTreeMap::<u8, Usage>::new();
         let mut given = self.returns.iter().peekable();
         let mut steps = self.steps_back.iter().peekable();
         let mut slack = Slack::default();
-        for admission in used {
-            let at = admission.decided.at + admission.delay;
-            while let Some((_, what)) = given.next_if(|(given, _)| *given <= at) {
+        for ((turn, early), admission, band) in used {
+            while let Some((_, what)) = given.next_if(|(given, _)| *given <= turn.at) {
                 slack.add(*what);
             }
-            while steps.next_if(|step| **step <= at).is_some() {
-                counters.values_mut().for_each(Usage::forget_windows);
+            while steps.next_if(|step| **step <= turn.at).is_some() {
+                users.values_mut().for_each(Usage::forget_windows);
             }
-            for band in &self.bands[admission.version] {
-                let info = &self.counters[band.counter];
-                let user = if band.is_global {
-                    u8::MAX
-                } else {
-                    admission.user
-                };
-                let usage = counters.entry((band.counter, user));
-                let usage = usage.or_insert_with(|| Usage::new(info.family));
-                let most = i128::from(band.capacity) + slack.of(user, band, info);
-                let over = usage.admit(admission, most, band.unit, info.parts);
-                if over > 0 {
-                    return Some(Violation {
-                        at,
-                        message: format!(
-                            "{} of user {user} admitted more than its limit: {} above {} at {at}",
-                            info.name, over, band.capacity
-                        ),
-                    });
-                }
+            let user = if band.is_global {
+                u8::MAX
+            } else {
+                admission.user
+            };
+            let usage = users.entry(user).or_insert_with(|| Usage::new(info.family));
+            let most = i128::from(band.capacity) + slack.of(user, band, info);
+            let over = usage.admit(admission, (turn, early), most, (band.unit, info.parts));
+            if over > 0 {
+                return Some(Violation {
+                    at: turn.at,
+                    message: format!(
+                        "{} of user {user} admitted more than its limit: {} above {} at {}",
+                        info.name, over, band.capacity, turn.at
+                    ),
+                });
             }
         }
         None
@@ -350,15 +391,15 @@ impl Slack {
         };
         let overlaps: i128 = self.overlaps.iter().map(overlap).sum();
         let (units, quotas) = self.users.get(&user).copied().unwrap_or_default();
-        let units = if user == u8::MAX { self.units } else { units };
+        let units = i128::from(if user == u8::MAX { self.units } else { units });
+        // Another version may have given them back, with longer units.
+        let units = (units * info.longest).div_euclid(band.unit) + i128::from(units > 0);
         // Requests that wait still go on, although what they wait for is forgotten.
         let waiting = match info.family {
             Family::Bucket => i128::from(band.max_wait) * info.parts / band.unit + 1,
             _ => 0,
         };
-        overlaps
-            + i128::from(units)
-            + (i128::from(capacity) + waiting) * i128::from(self.quotas + quotas)
+        overlaps + units + (i128::from(info.largest) + waiting) * i128::from(self.quotas + quotas)
     }
 }
 
@@ -366,7 +407,8 @@ impl Slack {
 #[derive(Clone, Debug)]
 enum Usage {
     Bucket {
-        short: i128,
+        /// When it will be full, in parts of a microsecond.
+        full: i128,
         progress: u64,
     },
     Windows {
@@ -396,7 +438,7 @@ impl Usage {
         };
         match family {
             Family::Bucket => Self::Bucket {
-                short: 0,
+                full: 0,
                 progress: 0,
             },
             Family::FixedWindow(width) => windows(width, false),
@@ -424,18 +466,26 @@ impl Usage {
         }
     }
 
-    /// Adds an admission. Returns by how much the limit is exceeded, or a number that is not
-    /// positive.
-    fn admit(&mut self, admission: &Admission, most: i128, unit: i128, parts: i128) -> i128 {
+    /// Adds an admission whose turn came at a moment, or up to a time before. Returns by how much the
+    /// limit is exceeded, or a number that is not positive.
+    fn admit(
+        &mut self,
+        admission: &Admission,
+        (turn, early): (Instant, u64),
+        most: i128,
+        (unit, parts): (i128, i128),
+    ) -> i128 {
         let (decided, cost) = (&admission.decided, admission.cost);
         let units = i128::from(cost);
         match self {
-            Self::Bucket { short, progress } => {
-                let now = decided.progress + admission.delay;
-                let refilled = parts * i128::from(now.saturating_sub(*progress));
-                *progress = now.max(*progress);
-                *short = (*short - refilled).max(0) + units * unit;
-                *short - most * unit
+            Self::Bucket { full, progress } => {
+                *progress = turn.progress.max(*progress);
+                let latest = parts * i128::from(*progress);
+                let earliest = latest - (parts * i128::from(early) - 1).max(0);
+                let fits = *full + (units - most) * unit;
+                let turn = fits.max(earliest).min(latest);
+                *full = turn.max(*full) + units * unit;
+                *full - turn - most * unit
             }
             Self::Windows {
                 start,
@@ -444,7 +494,7 @@ impl Usage {
                 width,
                 slides,
             } => {
-                let time = decided.time + admission.delay;
+                let time = decided.time;
                 let begins = time - time % *width;
                 if begins > *start {
                     *previous = if begins == *start + *width {
@@ -464,7 +514,7 @@ impl Usage {
                 }
             }
             Self::Log { width, admitted } => {
-                let time = decided.time + admission.delay;
+                let time = decided.time;
                 while admitted.front().is_some_and(|(at, _)| at + *width <= time) {
                     admitted.pop_front();
                 }

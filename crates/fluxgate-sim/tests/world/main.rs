@@ -5,7 +5,7 @@ mod bugs;
 use std::time::Duration;
 
 use fluxgate_sim::explore::Explorer;
-use fluxgate_sim::plan::Plan;
+use fluxgate_sim::plan::{Plan, Theme};
 
 /// Returns whether this is a long test run.
 fn is_long() -> bool {
@@ -60,6 +60,19 @@ fn known_seeds_break_no_rule() {
     assert!(totals.local > 0, "{totals:?}");
 }
 
+/// What the planted bugs are looked for with breaks no rule without them.
+#[test]
+fn themed_seeds_break_no_rule() {
+    let mut explorer = Explorer::new();
+    for theme in Theme::ALL {
+        for seed in 0..40 {
+            if let Some(failure) = explorer.try_plan(seed, &Plan::draw(theme, seed)) {
+                panic!("{theme:?}: {failure}");
+            }
+        }
+    }
+}
+
 /// Plans of seeds that failed once.
 #[test]
 fn saved_plans_break_no_rule() {
@@ -75,10 +88,9 @@ fn saved_plans_break_no_rule() {
     assert!(explorer.totals.runs > 0, "no plan was found");
 }
 
-/// Other seeds in every run: what no one has seen yet. Only in long runs for now: the ledger does not
-/// yet allow for the delays of waiting requests, which are rounded up to whole microseconds, so that
-/// the second of two may follow the first up to 1 µs earlier than the exact rate
-/// (seed 1795092617871218).
+/// Other seeds in every run: what no one has seen yet. Only in long runs for now, because the ledger is
+/// too strict in one of about a thousand plans: where a server that has lost its data forgets who
+/// waits, and where a clock jumps ahead while somebody waits.
 #[test]
 fn fresh_seeds_break_no_rule() {
     if !is_long() && std::env::var_os("FLUXGATE_SEED").is_none() {
