@@ -104,6 +104,8 @@ browserTest("marks changes of the rules, and says who made them", { stored: true
   await decisions.shows(/\d\d:\d\d:\d\d \S+ Rules of api changed by loopback\. What changed/);
   const marks = await page.evaluate(() => document.querySelector(".chart-mark").getAttribute("d"));
   assert.match(marks, /^M[\d.]+ 0V/);
+  // The first is the newest; the other one wrote the set.
+  await until("both changes are listed", async () => (await page.all("link", "What changed", decisions)).length === 2);
   await page.click("link", "What changed", decisions);
   await page.find("heading", "History of api");
   await (await page.find("table", "What the change of api did")).shows(/per-user 3 requests, 0 denied/);

@@ -20,7 +20,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 
 def write(line):
-    print(json.dumps(line), file=sys.stderr, flush=True)
+    # In one piece: requests are answered by threads.
+    sys.stderr.write(json.dumps(line) + "\n")
+    sys.stderr.flush()
 
 
 def as_proto3(value, name=None):
