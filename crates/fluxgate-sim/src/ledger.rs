@@ -5,10 +5,10 @@
 //! no mistake. For buckets it keeps when each will be full, as an exact fraction of time; a unit
 //! that one version of a rule admits counts for the others as the same share of their quota.
 //!
-//! A request counts for a band from when it was decided, and for a band that made it wait from its
-//! turn. Clients are told to wait in whole microseconds, rounded up, so the turn came at most that
-//! much before; if several bands could have made it wait, it came at any time since the decision. The
-//! ledger chooses as the store does: as early as possible.
+//! A band counts a request when it is decided; a band that makes it wait counts it when its turn
+//! comes. Delays are rounded up to whole microseconds, so the turn is less than one microsecond before
+//! the end of the delay. If several bands can make requests wait, the turn is between the decision and
+//! that end. The ledger takes the earliest moment at which the request fits, as the store does.
 
 use std::collections::{BTreeMap, VecDeque};
 

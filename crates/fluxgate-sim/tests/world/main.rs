@@ -88,9 +88,9 @@ fn saved_plans_break_no_rule() {
     assert!(explorer.totals.runs > 0, "no plan was found");
 }
 
-/// Other seeds in every run: what no one has seen yet. Only in long runs for now, because the ledger is
-/// too strict in one of about a thousand plans: where a server that has lost its data forgets who
-/// waits, and where a clock jumps ahead while somebody waits.
+/// Other seeds in every run: what no one has seen yet. Only in long runs for now, because the ledger
+/// reports false violations for some plans: if a server loses its data while requests wait, or if its
+/// clock jumps ahead.
 #[test]
 fn fresh_seeds_break_no_rule() {
     if !is_long() && std::env::var_os("FLUXGATE_SEED").is_none() {

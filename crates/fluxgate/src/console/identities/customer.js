@@ -168,7 +168,7 @@ export function customer(context, entries, { values, found, rule: wanted }, expl
       const known = cards.get(each);
       if (known) known.update();
       else {
-        // It stays: somebody may be using it when nothing is used any more.
+        // It stays on the page after a reset.
         opened.add(each);
         cards.set(each, ruleCard(context, each, { isShared: isShared(each) }));
       }

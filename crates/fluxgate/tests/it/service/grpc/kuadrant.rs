@@ -230,7 +230,7 @@ fn reservations_meet_slots_waits_actions_and_shadow_rules() {
     let (code, id) = client.reserve(8, "60s");
     assert_eq!(code, "OK");
     assert_eq!((left(&service, "slots"), left(&service, "paced")), (2, 2));
-    // Nobody can wait for it here.
+    // A reservation does not wait, although its rule lets requests wait.
     let (code, _) = client.reserve(3, "60s");
     assert_eq!(code, "OVER_LIMIT");
     // What is reported takes no slots.
