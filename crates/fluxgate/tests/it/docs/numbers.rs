@@ -24,12 +24,6 @@ api ~ 20,000 rows of denials ~ fluxgate/src/history/bounds.rs ~ MAX_WAITING_ROWS
 api ~ At most 5,000,000 values are read at once ~ fluxgate/src/history/bounds.rs ~ MAX_VALUES: u64 = 5_000_000
 api ~ a rule has 1,000 rows in a minute ~ fluxgate-redis/src/record/scripts.rs ~ MAX_MINUTE_ROWS: usize = 1_000
 api ~ At most 1,000 are kept ~ fluxgate-redis/src/record/batch.rs ~ MAX_CHANGES: usize = 1_000
-architecture ~ 54 bits of the fingerprint ~ fluxgate-core/src/memory/entry.rs ~ TAG_BITS: u32 = 48
-architecture ~ 54 bits of the fingerprint ~ fluxgate-core/src/memory/entry.rs ~ INSTANT_BITS: u32 = 58
-architecture ~ the shard implies 9 more ~ fluxgate-core/src/memory/table.rs ~ MOST_SHARDS: usize = 512
-architecture ~ fifteen lines beside it ~ fluxgate-core/src/memory/evict.rs ~ NEAR_LINES: usize = 16
-architecture ~ 16 keys to choose from ~ fluxgate-core/src/memory/evict.rs ~ ENOUGH_KEYS: usize = 16
-architecture ~ 2,048 lines ~ fluxgate-core/src/memory/evict.rs ~ ENOUGH_LINES: usize = 2048
 security ~ eighth of its window ~ fluxgate-core/src/algorithm/sliding_log.rs ~ PARTS: u64 = 8
 config ~ at most 16 MiB ~ fluxgate-core/src/regular_file.rs ~ MAX_BYTES: u64 = 16 << 20
 config ~ over 1 MiB ~ fluxgate/src/config/secrets.rs ~ MAX_BYTES: u64 = 1 << 20
