@@ -311,12 +311,12 @@ class Page {
 
   /** Returns the elements with a role and a name, in the order of the document. */
   async all(role, name, within) {
-    const root = within ?? (await this.#document());
+    const root = (await within?.current()) ?? (await this.#document());
     const { nodes } = await this.send("Accessibility.queryAXTree", { objectId: root.objectId, role });
     const named = nodes.filter((node) => !node.ignored && matches(plain(node.name?.value ?? ""), name));
-    return Promise.all(named.map(async (node) => {
+    return Promise.all(named.map(async (node, index) => {
       const { object } = await this.send("DOM.resolveNode", { backendNodeId: node.backendDOMNodeId, objectGroup: "test" });
-      return new Element(this, object.objectId, node);
+      return new Element(this, object.objectId, node, async () => (await this.all(role, name, within))[index]);
     }));
   }
 

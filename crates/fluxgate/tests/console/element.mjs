@@ -27,11 +27,21 @@ export async function until(what, condition, { deadline = DEADLINE_MS, explain }
 
 /** An element of a page. */
 export class Element {
-  constructor(page, objectId, node) {
+  #again;
+
+  /** `again` finds what has taken its place after the page was drawn again. */
+  constructor(page, objectId, node, again) {
     this.page = page;
     this.objectId = objectId;
     this.name = plain(node.name?.value ?? "");
     this.properties = Object.fromEntries((node.properties ?? []).map(({ name, value }) => [name, value.value]));
+    this.#again = again;
+  }
+
+  /** Returns the element, or the one that has taken its place in the document. */
+  async current() {
+    const isThere = await this.call((element) => element.isConnected);
+    return isThere ? this : (await this.#again()) ?? this;
   }
 
   /** Calls a function in the page with the element and the arguments. */
@@ -47,8 +57,8 @@ export class Element {
     return plain(await this.call((element) => element.innerText));
   }
 
-  value() {
-    return this.call((element) => element.value);
+  async value() {
+    return (await this.current()).call((element) => element.value);
   }
 
   attribute(name) {
@@ -57,7 +67,7 @@ export class Element {
 
   async shows(text) {
     const found = (shown) => (text instanceof RegExp ? text.test(shown) : shown.includes(text));
-    await until(`${this.name} shows ${text}`, async () => found(await this.text()),
+    await until(`${this.name} shows ${text}`, async () => found(await (await this.current()).text()),
       { explain: () => this.page.describe() });
   }
 
@@ -80,29 +90,46 @@ export class Element {
     await until(`${this.name} gets the click`, () => this.tryClick(), { explain: () => this.page.describe() });
   }
 
-  /** Clicks once, and returns whether the element got the click. */
+  /** Clicks once, and returns whether the element got the click. Nothing else gets it. */
   async tryClick() {
     const { x, y } = await this.middle();
     const inFront = await this.call((element, x, y) => {
-      window.wasClicked = false;
-      element.addEventListener("click", () => (window.wasClicked = true), { once: true, capture: true });
-      const front = document.elementFromPoint(x, y);
-      return element.contains(front) || front?.closest("label")?.contains(element);
+      const isIn = (node) => element.contains(node) || Boolean(node?.closest?.("label")?.contains(element));
+      window.clicked = { isDone: false, end: new AbortController() };
+      const { clicked } = window;
+      // The page may draw something else there at the last moment.
+      for (const type of ["pointerdown", "mousedown", "pointerup", "mouseup", "click"]) {
+        window.addEventListener(type, (event) => {
+          if (!event.isTrusted) return;
+          if (isIn(event.target)) return void (clicked.isDone ||= type === "click");
+          event.preventDefault();
+          event.stopImmediatePropagation();
+        }, { capture: true, signal: clicked.end.signal });
+      }
+      return isIn(document.elementFromPoint(x, y));
     }, x, y);
-    if (!inFront) return false;
-    await this.page.mouse("mouseMoved", x, y);
-    await this.page.mouse("mousePressed", x, y, 1);
-    await this.page.mouse("mouseReleased", x, y);
-    // It may have moved at the last moment.
-    return this.page.evaluate(() => window.wasClicked);
+    if (inFront) {
+      await this.page.mouse("mouseMoved", x, y);
+      await this.page.mouse("mousePressed", x, y, 1);
+      await this.page.mouse("mouseReleased", x, y);
+    }
+    return this.page.evaluate(() => {
+      window.clicked?.end.abort();
+      return window.clicked?.isDone;
+    });
   }
 
   /** Replaces the text of a field. */
   async fill(text) {
-    await this.call((element) => element.focus());
-    await this.page.press("a", "control");
-    if (text === "") await this.page.press("Delete");
-    else await this.page.type(text);
+    await until(`${this.name} has the focus`, async () => {
+      const field = await this.current();
+      const hasFocus = () => field.call((element) => (element.focus(), document.activeElement === element));
+      if (!(await hasFocus())) return false;
+      await this.page.press("a", "control");
+      if (text === "") await this.page.press("Delete");
+      else await this.page.type(text);
+      return hasFocus();
+    }, { explain: () => this.page.describe() });
   }
 
   /** Puts a file into a file field. */
