@@ -54,7 +54,7 @@ export class Element {
   }
 
   async text() {
-    return plain(await this.call((element) => element.innerText));
+    return plain(await (await this.current()).call((element) => element.innerText));
   }
 
   async value() {
@@ -67,7 +67,7 @@ export class Element {
 
   async shows(text) {
     const found = (shown) => (text instanceof RegExp ? text.test(shown) : shown.includes(text));
-    await until(`${this.name} shows ${text}`, async () => found(await (await this.current()).text()),
+    await until(`${this.name} shows ${text}`, async () => found(await this.text()),
       { explain: () => this.page.describe() });
   }
 

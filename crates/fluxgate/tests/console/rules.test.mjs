@@ -57,13 +57,15 @@ browserTest("lists the rules in words, with their pressure and their YAML", {}, 
   await until("denials are shown", async () => {
     await service.check(ANN);
     return /[1-9][\d.]*\/s .*denied [1-9]\d* requests? denied today 1 identity is at its limit: user=ann\./.test(await rule.text());
-  });
+  }, { explain: () => page.describe() });
   // It is charged, but never reported.
   const everything = await item(page, "everything");
+  // A user who is denied would not be charged in the next minute.
+  let user = 0;
   await until("what is charged is shown", async () => {
-    await service.check(ANN);
+    await service.check({ ...ANN, user: `user-${user++}` });
     return /[1-9][\d.]*\/s .*0 requests denied today All requests together have used [1-9]/.test(await everything.text());
-  });
+  }, { explain: () => page.describe() });
   await (await page.find("link", "user=ann", rule)).click();
   await page.find("heading", "Identities");
   await page.evaluate(() => history.back());
