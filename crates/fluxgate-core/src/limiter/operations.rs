@@ -1,7 +1,8 @@
 //! What operators do: states, refunds, resets and explanations. And limits that come with the
 //! call.
 
-use std::slice;
+use std::time::Duration;
+use std::{iter, slice};
 
 use super::error::{find_indexed_rule, find_rule};
 use super::explain::{BandVerdicts, Explanation, explain_named_rule, explain_rules};
@@ -13,6 +14,7 @@ use crate::band::Band;
 use crate::context::RequestContext;
 use crate::decision::{Decision, Outcome};
 use crate::key::{IdentityPart, IdentityRef, StoredIdentity, Subject, SubjectBytes};
+use crate::limit::Algorithm;
 use crate::memory::MemoryStore;
 use crate::plan::Plan;
 use crate::rules::{ActiveRule, ActiveRuleSet, IdentitySubject, OnError, RuleSet};
@@ -149,6 +151,42 @@ impl<S: Store> Limiter<S> {
             .zip(on_lease)
             .map(|((band, verdict), units)| BandState::new(band, verdict, units));
         Ok(states.collect())
+    }
+
+    /// Returns after which times slots of an identity end, in ascending order: each slot once, and
+    /// those that end last, if there are more than `most`. Empty if the rule has no slots.
+    pub async fn slot_ends(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: IdentityRef<'_>,
+        most: u64,
+    ) -> Result<Vec<Duration>, LimiterError> {
+        let set = self.known_set(rule_set)?;
+        let target = self.target(&set, rule, identity)?;
+        let [band, ..] = target.bands else {
+            return Ok(Vec::new());
+        };
+        if band.limit().algorithm() != Algorithm::Concurrency {
+            return Ok(Vec::new());
+        }
+        // A request for all slots passes when the last one has ended, one for a slot less when the
+        // one before has. Costs of one counter add up.
+        let capacity = band.limit().capacity();
+        let first = capacity.saturating_sub(most) + 1;
+        let mut checks = Checks::new(Mode::Peek);
+        for cost in iter::once(first).chain((first..capacity).map(|_| 1)) {
+            checks.push(
+                target.subject(),
+                slice::from_ref(band),
+                cost,
+                Group::ENFORCED,
+            );
+        }
+        let verdicts = self.0.store.decide(&checks).await?;
+        let waits = verdicts.iter().filter(|verdict| !verdict.passes());
+        let ends = waits.filter_map(|verdict| verdict.retry_after.after());
+        Ok(ends.map(Duration::from).collect())
     }
 
     /// Returns the decision that a request would get, with the reasons. Nothing is charged.

@@ -11,8 +11,8 @@ use fluxgate_core::memory::Retention;
 use fluxgate_core::store::{Charged, Checks, Group, HoldRequest, Micros, Subject};
 use fluxgate_core::task::ready;
 use fluxgate_core::{
-    Algorithm, Band, HoldId, Limit as RealLimit, ManualClock, MemoryStore, RequestContext,
-    Settlement, Store, Timestamp,
+    Algorithm, Band, HoldId, IdentityRef, Limit as RealLimit, ManualClock, MemoryStore,
+    RequestContext, Settlement, Store, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -491,6 +491,35 @@ fn attributes_settle_only_the_rules_that_count_them() {
     assert_eq!(settled.map(|settled| settled.charged), Some(150));
     let left = |rule| ready(limiter.state("s", rule, &[])).unwrap()[0].remaining;
     assert_eq!((left("requests"), left("tokens")), (9, 850));
+}
+
+#[test]
+fn slots_end_one_after_the_other() {
+    let rules = "{ id: slots, scope: per_user, algorithm: concurrency, hold: 30s, cost: attr:n, \
+                 bands: [ { capacity: 5 } ] }, { id: rate, scope: per_user, bands: [ 10/h ] }";
+    let (limiter, clock) = limiter(rules);
+    let check = |cost| {
+        let request = RequestContext::builder();
+        let request = request.user("ann").attribute("n", cost).build();
+        assert!(limiter.check_sync("s", &request).allowed());
+    };
+    let ends = |rule, user, most| {
+        let identity = IdentityRef::Values(&[user]);
+        let ends = ready(limiter.slot_ends("s", rule, identity, most)).unwrap();
+        ends.iter().map(Duration::as_secs).collect::<Vec<_>>()
+    };
+    assert!(ends("slots", "ann", 20).is_empty());
+    check("1");
+    clock.advance(Duration::from_secs(10));
+    check("2");
+    clock.advance(Duration::from_secs(5));
+    check("1");
+    assert_eq!(ends("slots", "ann", 20), [15, 25, 25, 30]);
+    assert_eq!(ends("slots", "ann", 2), [25, 30]);
+    clock.advance(Duration::from_secs(15));
+    assert_eq!(ends("slots", "ann", 20), [10, 10, 15]);
+    assert!(ends("slots", "bob", 20).is_empty());
+    assert!(ends("rate", "ann", 20).is_empty());
 }
 
 /// Holds that are not settled expire, and the store drops their records.

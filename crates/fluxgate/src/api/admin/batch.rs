@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 use fluxgate_core::key::encoded_identity;
 use fluxgate_core::store::Micros;
-use fluxgate_core::{IdentityRef, StoredIdentity};
+use fluxgate_core::{Algorithm, BandState, IdentityRef, StoredIdentity};
 use fluxgate_http::Problem;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ const MAX_BYTES: usize = 512 * 1024;
 /// How many states the store is asked for at once. All of them have to arrive before the deadline of
 /// one.
 const STATES_AT_ONCE: usize = 250;
+/// Of how many slots of an identity the answer has the ends.
+const MAX_SLOTS: u64 = 20;
 
 /// The body of a call. Its items have the fields of a state.
 #[derive(Deserialize)]
@@ -43,6 +45,9 @@ struct StateName<'a> {
     handle: Option<String>,
     /// When the rule alone lets the next request pass; `None` if it never does.
     retry_after_ms: Option<u64>,
+    /// When the slots that are taken end, unless they are renewed or released.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    slots_end_after_ms: Vec<u64>,
 }
 
 /// Returns the states of many identities, each with its bands or an error of its own, in order.
@@ -90,6 +95,12 @@ async fn item_json(engine: &Engine, fields: &AdminFields<'_>) -> Result<String, 
         let decision = engine.record_failure(explained.await)?.decision;
         retry_after = decision.retry_after().map(Micros::from);
     }
+    let mut slot_ends = Vec::new();
+    if states.iter().any(has_taken_slots) {
+        let (limiter, identity) = (engine.ready_limiter()?, identity_of(identity.as_ref()));
+        let ends = limiter.slot_ends(rule_set, rule, identity, MAX_SLOTS);
+        slot_ends = engine.record_failure(ends.await)?;
+    }
     let identities = engine.identities();
     let stored = stored_identity(engine, rule_set, rule, identity.as_ref());
     let name = stored.map(|stored| StateName {
@@ -98,6 +109,9 @@ async fn item_json(engine: &Engine, fields: &AdminFields<'_>) -> Result<String, 
         identity: identities.show_live(&stored),
         handle: identities.handle(rule_set, rule, &stored),
         retry_after_ms: retry_after.map(Micros::ceil_millis),
+        slots_end_after_ms: { slot_ends.into_iter() }
+            .map(|end| Micros::from(end).ceil_millis())
+            .collect(),
     });
     // Texts and numbers can always be written as JSON. The name is one object with the bands.
     let name = name.and_then(|name| serde_json::to_string(&name).ok());
@@ -106,6 +120,12 @@ async fn item_json(engine: &Engine, fields: &AdminFields<'_>) -> Result<String, 
         Some(name) => format!("{{\"bands\":{bands},{name}"),
         None => format!("{{\"bands\":{bands}}}"),
     })
+}
+
+/// Returns whether slots of a concurrency limit are taken.
+fn has_taken_slots(state: &BandState) -> bool {
+    let limit = state.band.limit();
+    limit.algorithm() == Algorithm::Concurrency && state.remaining < limit.capacity()
 }
 
 /// Returns an identity in the form in which the store keeps it; `None` if the rules have changed in

@@ -385,10 +385,34 @@ fn a_batch_names_each_identity_and_says_when_its_next_request_passes() {
         let pair = found(3, "identity");
         assert_eq!(pair == "user=ann ip=203.0.113.9", !hides, "{pair}");
         assert_eq!(found(4, "identity"), "(everyone)");
+        assert_eq!(found(4, "slots_end_after_ms"), Value::Null);
         // The handle alone says which rule it belongs to.
         let opened = json!({ "states": [{ "handle": found(3, "handle") }] });
         let opened = post(&service, "/v1/state/batch", &opened);
         assert_eq!(opened["states"][0]["rule"], "pair", "{opened}");
+    }
+}
+
+#[test]
+fn a_batch_says_when_each_slot_of_an_identity_ends() {
+    let server = RedisServer::start();
+    for config in configs(&server) {
+        let service = Service::start(&[], &config);
+        for hold in ["20s", "50s"] {
+            let request = json!({ "user": "ann", "path": "/slots", "hold": hold });
+            assert!(check(&mut service.http(), &request));
+        }
+        let slots = |user| json!({ "rule_set": "api", "rule": "slots", "identity": user });
+        let states = json!({ "states": [slots("ann"), slots("bob")] });
+        let answer = post(&service, "/v1/state/batch", &states);
+        let ends = answer["states"][0]["slots_end_after_ms"].as_array();
+        let ends: Vec<_> = ends.unwrap().iter().map(Value::as_u64).collect();
+        let [Some(first), Some(second)] = ends[..] else {
+            panic!("{answer}");
+        };
+        assert!((1..=20_000).contains(&first), "{answer}");
+        assert!((20_001..=50_000).contains(&second), "{answer}");
+        assert_eq!(answer["states"][1]["slots_end_after_ms"], Value::Null);
     }
 }
 
