@@ -55,6 +55,8 @@ import { setDate } from "./clock.js";
 
 /** @typedef {Record<string, any>} Recorded a request in the format of docs/simulate.md */
 
+/** The outcomes of requests that a rule refused. */
+export const REFUSED = ["denied", "never", "forbidden"];
 const TOKEN = "fluxgate.token";
 
 export class Problem extends Error {

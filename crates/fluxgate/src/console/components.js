@@ -238,6 +238,14 @@ export function segmented(label, choices, value, onChange) {
 export const segmentedField = (label, ...rest) =>
   h("div.field", h("span.field-label", { "aria-hidden": "true" }, label), segmented(label, ...rest));
 
+/** @param {readonly (readonly [string, string])[]} choices values and their texts @param {string | null} [chosen] */
+export const options = (choices, chosen) =>
+  choices.map(([value, text]) => h("option", { value, selected: value === chosen }, text));
+
+/** @param {{set: string, rule: {id: string}}[]} rules @param {() => void} onchange @param {string | null} [chosen] */
+export const ruleChoice = (rules, onchange, chosen) => h("select", { onchange }, options([["", "all rules"],
+  ...rules.map(({ set, rule: { id } }) => /** @type {const} */ ([`${set}/${id}`, `${set} / ${id}`]))], chosen));
+
 /** @param {string} text @param {import("./main.js").Context["notify"]} notify @param {string} done */
 export async function copyText(text, notify, done) {
   try {

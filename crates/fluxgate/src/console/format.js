@@ -1,4 +1,4 @@
-// Numbers, shares, durations, times, lists and links as text.
+// Numbers, shares, durations, times, lists and links as text; and sums.
 
 import { now } from "./clock.js";
 
@@ -16,6 +16,9 @@ const axisDay = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numer
 
 /** Returns `12,345`, or `12,345.6` with a digit. @param {number} value @param {0 | 1} [digits] */
 export const number = (value, digits = 0) => numbers[digits].format(value);
+
+/** @param {number[]} values */
+export const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 /** Returns `987`, `1.2k`, `34k` or `5.6M`. @param {number} value */
 export function compact(value) {

@@ -5,7 +5,7 @@ import { now } from "./clock.js";
 import { badge, card, pageHead, showProblem, table } from "./components.js";
 import { h, replace, setText } from "./dom.js";
 import { FLEET_PATH, isLate, nameOf } from "./fleet.js";
-import { ago, count, duration, number, rate, time } from "./format.js";
+import { ago, count, duration, number, rate, sum, time } from "./format.js";
 import { watch } from "./polling.js";
 
 /** @import { Fleet, Gone, Instance } from "./fleet.js" */
@@ -64,7 +64,7 @@ function row(instance, own) {
     h("span", { title: `Since ${time(started)}` }, duration(now() - started)),
     h("div.row", ago(seen), isLate(instance) && badge("late", "bad")),
     [h("div", `${known(instance.waiting, "requests")} waiting`), h("div", `${known(instance.slots, "slots")} held`),
-      h("div", `${known(instance.leased_units, "units")} on lease`)],
+      store?.kind !== "memory" && h("div", `${known(instance.leased_units, "units")} on lease`)],
     store?.kind === "memory" ? "in memory" : badge(words, level),
     rate(instance.decisions_per_second),
     rate(instance.denied_per_second),
@@ -75,10 +75,10 @@ function row(instance, own) {
 function summary(instances, own) {
   const differ = instances.filter(({ revision }) => revision !== own).length;
   const late = instances.filter(isLate).length;
-  const sum = (/** @type {"decisions_per_second" | "denied_per_second"} */ field) =>
-    instances.filter((each) => !isLate(each)).reduce((all, each) => all + each[field], 0);
+  const total = (/** @type {"decisions_per_second" | "denied_per_second"} */ field) =>
+    rate(sum(instances.filter((each) => !isLate(each)).map((each) => each[field])));
   return h("div.card-foot.hint",
-    h("p", `Together ${rate(sum("decisions_per_second"))} decided, ${rate(sum("denied_per_second"))} denied: `
+    h("p", `Together ${total("decisions_per_second")} decided, ${total("denied_per_second")} denied: `
       + "averages of about 5 seconds."),
     differ > 0 && h("p", `${count(differ, "instance has", "instances have")} different rules from `
       + "this one. Changes in Redis spread within seconds."),

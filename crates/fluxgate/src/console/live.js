@@ -3,6 +3,7 @@
 
 import { Problem } from "./api.js";
 import { setTime } from "./clock.js";
+import { sum } from "./format.js";
 import { retryFailed } from "./polling.js";
 import { sharedStream } from "./stream.js";
 
@@ -17,7 +18,7 @@ const STALLED_MS = 6000;
 /** @param {Record<string, number>} outcomes @param {number} denied whatever their outcomes */
 export function totals(outcomes, denied) {
   const of = (/** @type {string} */ name) => outcomes[name] ?? 0;
-  const all = Object.values(outcomes).reduce((sum, count) => sum + count, 0);
+  const all = sum(Object.values(outcomes));
   const shadow = of("shadow_denied");
   return {
     all, allowed: all - denied - shadow, denied, shadow,

@@ -2,9 +2,9 @@
 
 import { get } from "../api.js";
 import { now } from "../clock.js";
-import { button, card, field, poll, segmentedField, table, timeTag } from "../components.js";
+import { button, card, field, options, poll, ruleChoice, segmentedField, table, timeTag } from "../components.js";
 import { h, replace, setText } from "../dom.js";
-import { count, number, placeOf } from "../format.js";
+import { count, number, placeOf, sum } from "../format.js";
 import { downloadLink } from "./download.js";
 import { explainHandle } from "./explain.js";
 
@@ -36,8 +36,7 @@ export function denialLog({ session, signal, notify }, entries) {
   const text = h("p.hint", { role: "status" });
   const of = h("select", { onchange: () => restart() });
   const ofField = field("Identity", of);
-  const rule = h("select", { onchange: () => restart() }, h("option", { value: "" }, "all rules"),
-    entries.map(({ set, rule: { id } }) => h("option", { value: `${set}/${id}` }, `${set} / ${id}`)));
+  const rule = ruleChoice(entries, () => restart());
   const explained = h("div.stack-small", { "aria-live": "polite" });
   const newer = button("Newer", () => turn(() => cursors.pop()));
   const older = button("Older", () => turn(() => cursors.push(next ?? "")));
@@ -79,7 +78,7 @@ export function denialLog({ session, signal, notify }, entries) {
     newer.disabled = cursors.length === 0;
     older.disabled = cursor === null;
     const name = RANGES.find(([value]) => value === range)?.[1];
-    const total = denials.reduce((sum, row) => sum + row.count, 0);
+    const total = sum(denials.map((row) => row.count));
     setText(text, denials.length === 0 ? `Not denied within the last ${name}.`
       : `${count(total, "denial")} on this page, in one row for each rule and minute, the newest first.`
         + (dropped > 0 ? ` ${count(dropped, "denial")} of these rules had no room in the record.` : ""));
@@ -117,7 +116,7 @@ export function denialLog({ session, signal, notify }, entries) {
       if (JSON.stringify(identities) === JSON.stringify(wanted)) return;
       const chosen = of.value;
       wanted = identities;
-      replace(of, identities.map(([value, name]) => h("option", { value, selected: value === chosen }, name)));
+      replace(of, options(identities, chosen));
       ofField.hidden = identities.length < 2;
       log.run();
     },

@@ -1,7 +1,7 @@
 // "Explain a request": how a request would be decided now, and why.
 
 import { post } from "../api.js";
-import { card, field, notice, problemNotice, submitButton, textInput } from "../components.js";
+import { card, field, notice, options, problemNotice, submitButton, textInput } from "../components.js";
 import { h, replace } from "../dom.js";
 import { capitalized, listed } from "../format.js";
 import { nounOf, partsOfRequest } from "./parts.js";
@@ -77,7 +77,7 @@ export function explainCard() {
     /** @param {string[]} names of the active rule sets */
     showSets(names) {
       const chosen = set.value;
-      replace(set, names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
+      replace(set, options(names.map((name) => [name, name]), chosen));
     },
     /** @param {Recorded} identity */
     fillIdentity(identity) {

@@ -2,10 +2,9 @@
 
 import { HEIGHT, line, plot, WIDTH } from "../charts.js";
 import { h, set, svg } from "../dom.js";
-import { count, span } from "../format.js";
+import { count, span, sum } from "../format.js";
 import { COLUMN, edgePath, timesOf } from "./chart.js";
 import { MOST_PER_SLOT, SLOTS } from "./settings.js";
-import { sum } from "./simulation.js";
 
 const UNIT = HEIGHT / MOST_PER_SLOT;
 const HINT = "Draw with the mouse or a finger. With the keyboard: left and right move between columns, "

@@ -112,9 +112,6 @@ function levelsOf(starts, span, slot) {
   return { levels, most: Math.max(0, ...all) };
 }
 
-/** @param {number[]} values */
-export const sum = (values) => values.reduce((total, value) => total + value, 0);
-
 /**
  * @param {Result} result @param {Result} log the result of the sliding log, which is exact
  * @param {Settings} settings

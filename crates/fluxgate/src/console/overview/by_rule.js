@@ -1,8 +1,8 @@
 // What each rule decided in the time that the chart shows.
 
+import { REFUSED } from "../api.js";
 import { h, setText } from "../dom.js";
-import { count, duration, link, number, rate, share } from "../format.js";
-import { REFUSED } from "./decisions.js";
+import { count, duration, link, number, rate, share, sum } from "../format.js";
 import { stepsOf } from "./history.js";
 import { rowList } from "./row_list.js";
 
@@ -25,14 +25,13 @@ export function byRuleCard() {
     for (const { rule_set: set, rule, outcome, values } of recorded.rules) {
       if (set === null || rule === null) continue;
       const key = JSON.stringify([set, rule]);
-      const sum = sums.get(key) ?? { set, rule, passed: 0, refused: 0, shadow: 0, recent: 0 };
-      const total = (/** @type {number[]} */ some) => some.reduce((sofar, value) => sofar + value, 0);
-      const all = total(values);
-      sum.recent += total(values.slice(-recent - 1, -1));
-      if (REFUSED.includes(outcome)) sum.refused += all;
-      else if (outcome === "shadow_denied") sum.shadow += all;
-      else sum.passed += all;
-      sums.set(key, sum);
+      const counts = sums.get(key) ?? { set, rule, passed: 0, refused: 0, shadow: 0, recent: 0 };
+      const all = sum(values);
+      counts.recent += sum(values.slice(-recent - 1, -1));
+      if (REFUSED.includes(outcome)) counts.refused += all;
+      else if (outcome === "shadow_denied") counts.shadow += all;
+      else counts.passed += all;
+      sums.set(key, counts);
     }
     const order = [...sums.values()].filter(({ passed, refused, shadow }) => passed + refused + shadow > 0)
       .sort((a, b) => b.refused - a.refused || b.passed - a.passed);

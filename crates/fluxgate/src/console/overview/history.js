@@ -2,6 +2,7 @@
 
 import { get } from "../api.js";
 import { now } from "../clock.js";
+import { sum } from "../format.js";
 import { repeat } from "../polling.js";
 
 /** @import { History } from "../api.js" */
@@ -58,7 +59,7 @@ export const stepsOf = ({ decisions, rules }) => (decisions[0] ?? rules[0])?.val
 
 /** Returns the sum of the counts of some outcomes. @param {Counts[]} counts @param {(outcome: string) => boolean} isWanted */
 export const sumOf = (counts, isWanted) => counts.filter(({ outcome }) => isWanted(outcome))
-  .reduce((sum, { values }) => values.reduce((all, value) => all + value, sum), 0);
+  .reduce((all, { values }) => all + sum(values), 0);
 
 /**
  * Returns what is known, with newer counts, from `start` on.

@@ -1,10 +1,10 @@
 // What the last change of a rule did: its text, and its requests before and after.
 
-import { get, Problem } from "../api.js";
+import { get, Problem, REFUSED } from "../api.js";
 import { now } from "../clock.js";
 import { ageTag, empty, table, timeTag } from "../components.js";
 import { h } from "../dom.js";
-import { count, duration, number, share } from "../format.js";
+import { count, duration, number, share, sum } from "../format.js";
 import { diffBlock } from "./code.js";
 import { ruleText } from "./document.js";
 import { pathOf } from "./store.js";
@@ -21,7 +21,6 @@ const MOST_MS = 7 * 86_400_000;
 const NO_RULE = "-";
 /** Of how many rules of a change the requests are shown. */
 const MOST_RULES = 5;
-const DENIALS = ["denied", "never", "forbidden"];
 
 /** @param {Context} context @param {string} set @param {string} rule */
 export async function lastChange({ session }, set, rule) {
@@ -95,11 +94,11 @@ async function effect(set, rules, at) {
     /** @param {number} first @param {number} [end] */
     const words = (first, end) => {
       const total = (/** @type {(outcome: string) => boolean} */ isCounted) => series.filter(({ outcome }) => isCounted(outcome))
-        .reduce((sum, { values }) => sum + values.slice(first, end).reduce((all, value) => all + value, 0), 0);
+        .reduce((all, { values }) => all + sum(values.slice(first, end)), 0);
       const requests = total(() => true);
       const of = (/** @type {number} */ part) => `${number(part)}${part > 0 ? ` (${share(part / requests)})` : ""}`;
       const shadow = total((outcome) => outcome === "shadow_denied");
-      return `${count(requests, "request")}, ${of(total((outcome) => DENIALS.includes(outcome)))} denied`
+      return `${count(requests, "request")}, ${of(total((outcome) => REFUSED.includes(outcome)))} denied`
         + (shadow > 0 ? `, ${of(shadow)} would be denied (shadow)` : "");
     };
     return [rule, words(0, split), words(split + 1)];

@@ -1,7 +1,7 @@
 // The rules in words, with their pressure: searched, filtered and folded, so that hundreds of them
 // stay a page.
 
-import { badge, button, empty, field, gauge, hidden, textInput } from "../components.js";
+import { badge, button, empty, field, gauge, hidden, options, textInput } from "../components.js";
 import { h, replace, setText } from "../dom.js";
 import { capitalized, compact, count, identityLink, number, share, time } from "../format.js";
 import { keyOf } from "./pressure.js";
@@ -77,7 +77,7 @@ export function ruleList(context, feed, reload) {
   /** @param {Record<string, [string, unknown]>} choices */
   function choice(choices) {
     return h("select", { onchange: changed },
-      Object.entries(choices).map(([value, [text]]) => h("option", { value }, text)));
+      options(Object.entries(choices).map(([value, [text]]) => [value, text])));
   }
 
   function changed() {
@@ -92,8 +92,7 @@ export function ruleList(context, feed, reload) {
     sets = next;
     const names = sets.map(({ name }) => name);
     const chosen = setChoice.value;
-    replace(setChoice, h("option", { value: "" }, "All rule sets"),
-      names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
+    replace(setChoice, options([["", "All rule sets"], ...names.map((name) => /** @type {[string, string]} */ ([name, name]))], chosen));
     filters.hidden = sets.length === 0;
     draw();
   }
