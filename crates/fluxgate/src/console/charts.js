@@ -1,7 +1,7 @@
 // Charts that update in place. Pictures are stretched to the page, so their text is beside them.
 
 import { h, replace, set, svg } from "./dom.js";
-import { axisTime, compact, duration } from "./format.js";
+import { axisTime, compact, duration, sum } from "./format.js";
 
 /** @typedef {{at: number, values: number[]}} Point values in the order of the series */
 
@@ -44,8 +44,8 @@ export function stripes(id, name) {
 
 /**
  * A chart of values over time: stacked areas, the first series at the bottom, or lines.
- * @param {(at: number | null, values: number[]) => void} onShow the values below the pointer and their
- * time or, without a pointer, the latest and `null`
+ * @param {(at: number | null, values: number[]) => void} onShow the values below the pointer or, without
+ * one, the latest, and their time; `null` if there are none
  */
 export function timeChart(onShow) {
   const grid = line("chart-grid");
@@ -82,7 +82,7 @@ export function timeChart(onShow) {
     const nearest = pointer === null ? last
       : xs.reduce((best, _, index) => away(index) < away(best) ? index : best, last);
     set(cursor, { d: pointer === null ? "" : `M${xs[nearest]} 0V${HEIGHT}` });
-    onShow(pointer === null ? null : points[nearest].at, points[nearest].values);
+    onShow(points[nearest].at, points[nearest].values);
   }
 
   /** @param {Shown} shown */
@@ -95,9 +95,9 @@ export function timeChart(onShow) {
       // Lower layers are drawn last, so that an empty layer does not cover the line below it.
       replace(layers, isStacked && paths.map(({ area }) => area), paths.map(({ edge }) => edge).toReversed());
     }
-    const sums = points.map(({ values }) => isStacked ? values.reduce((sum, value) => sum + value, 0)
+    const sums = points.map(({ values }) => isStacked ? sum(values)
       : Math.max(0, ...values));
-    const top = sums.reduce((most, sum) => Math.max(most, sum), 0);
+    const top = Math.max(0, ...sums);
     const unit = Math.max(top < 4 ? 0.5 : 1, niceCeiling(top / ROWS));
     const rows = Math.max(1, Math.ceil(top / unit));
     const y = (/** @type {number} */ value) => tenth(HEIGHT - (value / unit / rows) * HEIGHT);
@@ -119,11 +119,11 @@ export function timeChart(onShow) {
     });
     const along = (/** @type {number[]} */ run, /** @type {number[]} */ ys) =>
       run.map((index) => `${xs[index]} ${ys[index]}`).join("L");
-    const sum = points.map(() => 0);
+    const below = points.map(() => 0);
     let floor = points.map(() => y(0));
     series.forEach((_, layer) => {
       const ceiling = points.map(({ values }, i) =>
-        y(isStacked ? (sum[i] += values[layer]) : values[layer]));
+        y(isStacked ? (below[i] += values[layer]) : values[layer]));
       const isEmpty = points.every(({ values }) => values[layer] === 0);
       if (isStacked) {
         set(paths[layer].area, { d: runs.map((run) =>

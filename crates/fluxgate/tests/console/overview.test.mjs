@@ -139,7 +139,7 @@ browserTest("without a record, shows what the page has seen", { feed: true, conf
   const decisions = await page.find("region", "Decisions");
   await decisions.shows("nothing is recorded (history: false in the config)");
   for (const card of ["Runs out soon", "Rules"]) assert.equal(await page.has("region", card), false, card);
-  await decisions.shows("Allowed 400/s Shadow-denied 0/s Denied 0/s now");
+  await decisions.shows("Allowed 400/s Shadow-denied 0/s Denied 0/s at ");
   const d = await page.evaluate(() => document.querySelector(".chart-line.allowed").getAttribute("d"));
   assert.equal(d.match(/M/g).length, 2, d);
   const chart = await page.find("image", /^Decisions per second .*Highest: 400/);

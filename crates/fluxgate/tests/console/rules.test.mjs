@@ -83,16 +83,21 @@ browserTest("lists the rules in words, with their pressure and their YAML", {}, 
 browserTest("the first numbers of a rule are complete, also in minutes", {}, async (page, service) => {
   // The last whole minute is old enough to be among the denials that are not read again.
   const minutes = (last) => [...Array(9).fill(0), last, 0];
-  await page.answer("GET", "/v1/history", { body: () => ({
-    step_s: 60, from_ms: Date.now() - 645_000, decisions: [], changes: [],
-    series: [{ rule_set: "api", rule: "per-user", outcome: "allowed", values: minutes(60) },
-      { rule_set: "api", rule: "per-user", outcome: "denied", values: minutes(540) }],
-  }) });
+  let isFirst = true;
+  await page.answer("GET", "/v1/history", { body() {
+    const [step_s, since, allowed, denied] = isFirst ? [60, 645_000, minutes(60), minutes(540)]
+      : [1, 45_000, Array(46).fill(6), Array(46).fill(4)];
+    isFirst = false;
+    return { step_s, from_ms: Date.now() - since, decisions: [], changes: [],
+      series: [{ rule_set: "api", rule: "per-user", outcome: "allowed", values: allowed },
+        { rule_set: "api", rule: "per-user", outcome: "denied", values: denied }] };
+  } });
   await open(page, service, "#/rules", "Rules");
   await page.find("heading", "Each user on the API");
   const rule = await item(page, "Each user on the API");
   await rule.shows(/\/s requests/);
-  assert.match(await rule.text(), /10\/s requests, 9\/s denied 540 requests denied today/);
+  // The rates are those of seconds.
+  assert.match(await rule.text(), /10\/s requests, 4\/s denied 72\d requests denied today/);
 });
 
 browserTest("a link leads to a rule", {}, async (page, service) => {
@@ -207,7 +212,7 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   assert.deepEqual(await stored(service), STORED);
   await page.click("button", "Apply…");
   await confirm(page, "Apply");
-  await page.says("status", /Applied\. The new rules are active\. Rule per-user: bands from .*10.* to .*5/);
+  await page.says("status", /Applied\. The new rules are active\. Rule per-user: bands from .*10.* to .*5.*See what it does/);
   await page.shows("No changes.");
   assert.equal((await stored(service)).rules[0].bands[0].capacity, 5);
   assert.equal((await service.check({ ...ANN, user: "bob" }))[0].limit, 5);
@@ -621,6 +626,77 @@ browserTest("the form and the text edit one document", { stored: true }, async (
   await page.shows("The form cannot read this text (line 1).");
 });
 
+browserTest("the form changes the text as it is, not as it was drawn", { stored: true }, async (page, service) => {
+  await put(service);
+  const field = await edit(page, service);
+  const rule = (id, bands) => `  - id: ${id}\n    scope: global\n    bands: ${bands}\n`;
+  const [one, two, three] = [rule("one", "[1/s]"), rule("two", "[2/s, 20/m]"), rule("three", "[3/s]")];
+  await field.fill(`rules:\n${one}${two}${three}`);
+  await page.find("button", "Remove the rule one");
+  // Both in one task, so the form is not drawn again in between.
+  const changeAnd = (text, use) => field.call((input, value, body) => {
+    input.value = value;
+    input.dispatchEvent(new Event("input"));
+    new Function(`(${body})()`)();
+  }, text, String(use));
+  await changeAnd(`# A line above\nrules:\n${one}${two}${three}`, () => {
+    [...document.querySelectorAll("button")].find(({ textContent }) => textContent === "Remove the rule one").click();
+  });
+  assert.equal(await field.value(), `# A line above\nrules:\n${two}${three}`);
+  // Limits are told apart by their places.
+  const type = () => {
+    const input = document.querySelector("[name=form-amount-0]");
+    input.focus();
+    input.value = "9";
+    input.dispatchEvent(new Event("input"));
+  };
+  await page.find("button", "Remove the rule two");
+  await changeAnd(`rules:\n${rule("two", "[20/m, 2/s]")}${three}`, type);
+  assert.equal(await field.value(), `rules:\n${rule("two", "[20/m, 2/s]")}${three}`);
+  assert.equal(await page.evaluate(() => document.querySelector("[name=form-amount-0]").value), "20");
+  // What is as it was can be changed, key by key.
+  await page.evaluate(type);
+  await page.evaluate(type);
+  assert.equal(await field.value(), `rules:\n${rule("two", "[9/m, 2/s]")}${three}`);
+  // A rule that is gone is not changed, nor the one that the form shows instead.
+  await changeAnd(`rules:\n${three}`, type);
+  assert.equal(await field.value(), `rules:\n${three}`);
+  assert.notEqual((await page.focused()).role, "textbox");
+  await changeAnd("rules: &x\n", type);
+  await page.shows("The form cannot read this text (line 1).");
+});
+
+browserTest("an answer that is older than what was applied does not take its place", { stored: true }, async (page, service) => {
+  await put(service);
+  const field = await edit(page, service);
+  // Holds the first text that is read from here on.
+  await page.evaluate(() => {
+    const { fetch } = window;
+    window.fetch = async (path, options) => {
+      const response = await fetch(path, options);
+      if (window.late || options.method !== "GET" || !String(path).endsWith("/text")) return response;
+      const body = response.json();
+      window.late = new Promise((done) => (window.release = done)).then(() => body);
+      response.json = () => window.late;
+      return response;
+    };
+  });
+  await put(service, STORED, "other");
+  await page.waitFor("a text is read", () => Boolean(window.late));
+  await change(field, "capacity: 10", "capacity: 4");
+  await page.says("status", "No faults");
+  await page.click("button", "Apply…");
+  await confirm(page, "Apply");
+  await page.says("status", "Applied.");
+  await page.shows("No changes.");
+  await page.evaluate(async () => {
+    window.release();
+    await window.late;
+    await new Promise((done) => setTimeout(done));
+  });
+  assert.match(await field.value(), /capacity: 4/);
+});
+
 browserTest("a rule set is deleted with a reason", { stored: true }, async (page, service) => {
   await put(service);
   await put(service, STORED, "other");
@@ -634,6 +710,9 @@ browserTest("a rule set is deleted with a reason", { stored: true }, async (page
   await page.gone("heading", "other");
   await page.find("heading", "api");
   assert.deepEqual((await service.call("GET", "/v1/rule_sets")).rule_sets.map(({ name }) => name), ["api"]);
+  page.allow(/status of 404/);
+  await page.evaluate(() => (location.hash = "#/rules?view=edit&set=other"));
+  await page.says("status", "There is no rule set other. Applying a text creates it.");
 });
 
 browserTest("the rules have no findings at any width, in both themes", { stored: true }, async (page, service) => {

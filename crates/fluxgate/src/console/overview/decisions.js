@@ -1,12 +1,12 @@
 // The decisions of the fleet: a second now, and over time, with the changes of the rules.
 
-import { get } from "../api.js";
+import { get, REFUSED } from "../api.js";
 import { sparkline, timeChart } from "../charts.js";
 import { now } from "../clock.js";
 import { segmented, showProblem, timeTag } from "../components.js";
 import { h, replace, setText } from "../dom.js";
 import { isLate } from "../fleet.js";
-import { compact, count, link, micros, number, share, time, zone } from "../format.js";
+import { compact, count, link, micros, number, share, sum, time, zone } from "../format.js";
 import { RANGES, recordOf, stepsOf, sumOf } from "./history.js";
 
 /** @import { LiveEvent } from "../api.js" */
@@ -16,12 +16,11 @@ import { RANGES, recordOf, stepsOf, sumOf } from "./history.js";
 
 /** From the bottom of the stack, where a layer is easiest to read. */
 const OUTCOMES = [
-  { name: "denied", label: "Denied", of: ["denied", "never", "forbidden", "failed_closed"] },
+  { name: "denied", label: "Denied", of: [...REFUSED, "failed_closed"] },
   { name: "shadow-denied", label: "Shadow-denied", of: ["shadow_denied"] },
   { name: "without-store", label: "Decided without Redis", of: ["fallback", "failed_open"] },
   { name: "allowed", label: "Allowed", of: ["allowed", "exempt", "no_rule"] },
 ];
-export const REFUSED = ["denied", "never", "forbidden"];
 const MOST_RULES = 5;
 const SPARK_SECONDS = 120;
 /** More points are not told apart on a screen. */
@@ -55,7 +54,7 @@ export function decisionsCard(context, onRecord) {
   let items = /** @type {{strong: HTMLElement, name: string}[]} */ ([]);
   const chart = timeChart((at, values) => {
     values.forEach((value, index) => items[index] && setText(items[index].strong, `${compact(value)}/s`));
-    setText(when, at === null ? "now" : `at ${time(at)}`);
+    setText(when, at === null ? "" : `at ${time(at)}`);
   });
 
   /** @param {Series[]} series */
@@ -83,8 +82,10 @@ export function decisionsCard(context, onRecord) {
     const steps = Math.max(0, Math.min(stepsOf(recorded), Math.floor((until - from) / step) + 1));
     const { series, layers, isStacked } = by === "outcome" ? byOutcome(recorded) : byRule(recorded);
     const points = pointsOf(layers, recorded, steps, startOf(context));
-    const sums = (/** @type {number} */ index) => layers.reduce((sum, values) =>
-      (isStacked ? sum + values[index] : Math.max(sum, values[index])), 0) / (step / 1000);
+    const sums = (/** @type {number} */ index) => {
+      const values = layers.map((layer) => layer[index]);
+      return (isStacked ? sum(values) : Math.max(0, ...values)) / (step / 1000);
+    };
     let highest = 0;
     for (let index = 0; index < steps; index++) highest = Math.max(highest, sums(index));
     showLegend(series);
@@ -200,9 +201,7 @@ function pointsOf(layers, { from, step }, steps, start) {
   for (let index = 0; index + joined <= steps; index += joined) {
     const at = from + index * step;
     if (at + step * joined <= start) continue;
-    const sum = (/** @type {number[]} */ values) =>
-      values.slice(index, index + joined).reduce((all, value) => all + value, 0);
-    points.push({ at, values: layers.map((values) => sum(values) / joined / (step / 1000)) });
+    points.push({ at, values: layers.map((values) => sum(values.slice(index, index + joined)) / joined / (step / 1000)) });
   }
   return points;
 }

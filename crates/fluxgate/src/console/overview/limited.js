@@ -80,7 +80,6 @@ function rowOf(entry, most, why, isDenied) {
     ruleHref: set && rule ? link("rules", { set, rule }) : undefined,
     detail: why,
     part: highest / most,
-    bar: `${unit}s of ${identity}, share of the most`,
   };
 }
 

@@ -3,7 +3,8 @@
 import { gauge } from "../components.js";
 import { h, set, setText } from "../dom.js";
 
-/** A row. `part` is the length of its bar, from 0 to 1. @typedef {{
+/** A row. `part` is the length of its bar, from 0 to 1; without `bar`, which says what it is, it only
+ * compares rows. @typedef {{
  *   key: string, name: string, href: string, value: string, rule?: string, ruleHref?: string,
  *   detail: string, part?: number, bar?: string,
  * }} Row */
@@ -46,7 +47,7 @@ function makeRow() {
     set(rule, { href: row.ruleHref ?? row.href });
     setText(detail, row.detail);
     bar.hidden = row.part === undefined;
-    set(bar, { "aria-label": row.bar ?? "" });
+    set(bar, row.bar ? { "aria-label": row.bar } : { "aria-hidden": "true" });
     bar.update(row.part ?? 0, 1);
   }
   return { element, show };

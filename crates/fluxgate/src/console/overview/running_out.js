@@ -1,7 +1,7 @@
 // Who runs out of a limit soon, if it goes on like that.
 
 import { h, setText } from "../dom.js";
-import { showProblem } from "../components.js";
+import { card, showProblem } from "../components.js";
 import { compact, duration, identityLink, inTime, isNamed, link, number, share } from "../format.js";
 import { watch } from "../polling.js";
 import { rowList } from "./row_list.js";
@@ -29,8 +29,7 @@ export function runningOutCard({ signal, live }) {
     if (full > 0) text.append("Used up already: ", h("a", { href: link("identities", { show: "share" }) }, `${number(full)} at the limit`), ".");
   }, (error) => showProblem(problem, error));
   live.onRules(signal, () => run());
-  return h("section.card", { "aria-label": "Runs out soon" },
-    h("div.card-head", h("h2", "Runs out soon")), problem, list.element, text);
+  return card("Runs out soon", { "aria-label": "Runs out soon" }, problem, list.element, text);
 }
 
 /** @param {Usage} row */

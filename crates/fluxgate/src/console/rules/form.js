@@ -1,7 +1,7 @@
 // A form for the common parts of rules and lists, beside the text. It changes single values of the text
 // and leaves the rest as it is, so both edit one document.
 
-import { badge, button, field, notice, textInput } from "../components.js";
+import { badge, button, field, notice, options, textInput } from "../components.js";
 import { h, replace } from "../dom.js";
 import { capitalized, listed } from "../format.js";
 import { bandFields } from "./form_bands.js";
@@ -13,9 +13,10 @@ import {
 /** @import { Child } from "../dom.js" */
 /** @import { List, Map, Node, Splice } from "./yaml.js" */
 /**
- * What an edit starts from: the text with its parsed set, and the rule.
- * @typedef {{text: string, set: Map, rule: Map | null}} Place
- * @typedef {(place: Place & {rule: Map}) => Splice | null} Edit
+ * What an edit starts from: the text as it is now, with its parsed set and rules, and the chosen rule.
+ * Values that were drawn may be elsewhere by then.
+ * @typedef {{text: string, set: Map, rules: List | null, index: number}} Place
+ * @typedef {(text: string, rule: Map) => Splice | null} Edit
  */
 
 const ALGORITHMS = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log", "concurrency"];
@@ -44,51 +45,59 @@ export function ruleForm(document, hasSets, set, rule) {
   const body = h("div.stack-small");
   const element = h("section.card.stack-small.rule-form", { "aria-label": "Form" }, h("h2", "Form"), body);
 
-  /** @returns {{root: Map, set: Map | null, sets: string[], rules: List | null}} */
-  function read() {
+  /** @param {boolean} [mayChoose] another set, if the chosen one is gone */
+  function read(mayChoose = false) {
     const root = parse(document.read());
     if (root.kind !== "map") throw new SyntaxError("line 1");
     const all = hasSets ? valueIn(root, "rule_sets") : undefined;
     const sets = all?.kind === "map" ? all.entries.map(({ key }) => key) : [];
-    if (hasSets && !sets.includes(chosenSet ?? "")) chosenSet = sets[0] ?? null;
+    if (mayChoose && hasSets && !sets.includes(chosenSet ?? "")) chosenSet = sets[0] ?? null;
     const found = hasSets ? valueIn(all, chosenSet ?? "") : root;
     const map = found?.kind === "map" ? found : null;
     const rules = map && valueIn(map, "rules");
-    return { root, set: map, sets, rules: rules?.kind === "list" ? rules : null };
+    return { set: map, sets, rules: rules?.kind === "list" ? rules : null };
   }
 
   /** @param {List | null} rules */
   const idsOf = (rules) => rules?.items.map((item) => textOf(valueIn(item, "id")) ?? "") ?? [];
 
-  /** @param {(place: Place) => Splice | null} make @param {boolean} [redraws] */
+  /** @param {(place: Place) => Splice | null} make `null`: what it changes is gone @param {boolean} [redraws] */
   function edit(make, redraws = true) {
     const text = document.read();
-    const { set: map, rules } = read();
-    const found = rules?.items[idsOf(rules).indexOf(chosenRule ?? "")];
-    if (!map) return;
-    const splice = make({ text, set: map, rule: found?.kind === "map" ? found : null });
+    let splice = null;
+    try {
+      const { set: map, rules } = read();
+      splice = map && make({ text, set: map, rules, index: idsOf(rules).indexOf(chosenRule ?? "") });
+    } catch (error) {
+      // Drawing says why it cannot be read.
+      if (!(error instanceof SyntaxError)) throw error;
+    }
     if (splice && (splice.text !== "" || splice.start !== splice.end)) document.write(spliced(text, splice));
-    if (redraws) draw();
+    // The next key must not change another rule.
+    if (redraws || !splice) draw(splice !== null);
   }
 
   /** @param {Edit} make @param {boolean} [redraws] */
-  const editRule = (make, redraws) =>
-    edit((place) => (place.rule ? make({ ...place, rule: place.rule }) : null), redraws);
+  const editRule = (make, redraws) => edit(({ text, rules, index }) => {
+    const rule = rules?.items[index];
+    return rule?.kind === "map" ? make(text, rule) : null;
+  }, redraws);
 
   /** Sets or removes a field of the rule. @param {string} name @param {string | null} value as YAML @param {boolean} [redraws] */
-  const put = (name, value, redraws) => editRule(({ text, rule }) => setEntry(text, rule, name, value), redraws);
+  const put = (name, value, redraws) => editRule((text, rule) => setEntry(text, rule, name, value), redraws);
 
   /** Sets or removes a condition. @param {string} name @param {string | null} value as YAML */
-  const putMatch = (name, value) => editRule(({ text, rule }) => {
+  const putMatch = (name, value) => editRule((text, rule) => {
     const match = valueIn(rule, "match");
-    if (match?.kind !== "map") return value === null ? null : setEntry(text, rule, "match", `{ ${name}: ${value} }`);
-    const isLast = match.entries.every(({ key }) => key === name);
-    return value === null && isLast ? setEntry(text, rule, "match", null) : setEntry(text, match, name, value);
+    const entries = match?.kind === "map" ? match.entries : [];
+    if (value === null && entries.every(({ key }) => key === name)) return setEntry(text, rule, "match", null);
+    return match?.kind === "map" ? setEntry(text, match, name, value) : setEntry(text, rule, "match", `{ ${name}: ${value} }`);
   }, false);
 
-  function draw() {
+  /** @param {boolean} [keepsFocus] */
+  function draw(keepsFocus = true) {
     drawn = document.read();
-    const focused = element.contains(window.document.activeElement)
+    const focused = keepsFocus && element.contains(window.document.activeElement)
       ? /** @type {HTMLElement} */ (window.document.activeElement).getAttribute("name") : null;
     try {
       replace(body, content());
@@ -102,7 +111,7 @@ export function ruleForm(document, hasSets, set, rule) {
 
   /** @returns {Child[]} */
   function content() {
-    const { set: map, sets, rules } = read();
+    const { set: map, sets, rules } = read(true);
     if (!map) return [h("p.quiet", "There is no rule set in this text.")];
     const ids = idsOf(rules);
     if (!ids.includes(chosenRule ?? "")) chosenRule = ids[0] ?? null;
@@ -117,26 +126,24 @@ export function ruleForm(document, hasSets, set, rule) {
           chosenRule = value;
           draw();
         }),
-        rules && rules.at >= 0 && button("Add a rule", () => addRule(ids)),
-        rules && ids.length > 1 && button("Remove the rule", () => edit(({ text }) => {
-          chosenRule = ids[ids.indexOf(chosenRule ?? "") + 1] ?? ids[0];
-          return removeItem(text, rules, ids.indexOf(textOf(valueIn(found, "id")) ?? ""));
+        rules && rules.at >= 0 && button("Add a rule", addRule),
+        ids.length > 1 && button("Remove the rule", () => edit(({ text, rules: now, index }) => {
+          if (!now?.items[index] || now.items.length < 2) return null;
+          chosenRule = idsOf(now)[index + 1] ?? idsOf(now)[index - 1];
+          return removeItem(text, now, index);
         }), { of: chosenRule ?? "" })),
       ...(found?.kind === "map" ? ruleFields(found, map) : [h("p.quiet", "This rule can only be edited as text.")]),
       listFields(map),
     ];
   }
 
-  /** @param {string[]} ids */
-  function addRule(ids) {
+  const addRule = () => edit(({ text, rules }) => {
     let id = "new-rule";
-    for (let number = 2; ids.includes(id); number++) id = `new-rule-${number}`;
-    edit(({ text, set }) => {
-      const rules = valueIn(set, "rules");
-      chosenRule = id;
-      return rules?.kind === "list" ? addItem(text, rules, `id: ${id}\n${NEW_RULE}`) : null;
-    });
-  }
+    for (let number = 2; idsOf(rules).includes(id); number++) id = `new-rule-${number}`;
+    if (!rules) return null;
+    chosenRule = id;
+    return addItem(text, rules, `id: ${id}\n${NEW_RULE}`);
+  });
 
   /** @param {Map} rule @param {Map} set @returns {Child[]} */
   function ruleFields(rule, set) {
@@ -213,6 +220,7 @@ export function ruleForm(document, hasSets, set, rule) {
     const own = key && key.length > 0 ? "key" : "";
     const algorithm = get("algorithm") === "gcra" ? "token_bucket" : get("algorithm") ?? "token_bucket";
     const bands = valueIn(rule, "bands");
+    let shownBands = bands && document.read().slice(bands.start, bands.end);
     return [
       h("div.form-grid",
         choice("form-scope", "Counted for", [...SCOPES, ...(own ? [/** @type {[string, string]} */ (["key", `Each ${listed(key ?? [])}`])] : [])],
@@ -223,9 +231,13 @@ export function ruleForm(document, hasSets, set, rule) {
           }),
         choice("form-algorithm", "Algorithm", ALGORITHMS.map((name) => [name, capitalized(algorithmWords(name))]), algorithm,
           (value) => put("algorithm", value === "token_bucket" ? null : value))),
-      bands?.kind === "list" ? bandFields(bands, algorithm, (make) => editRule(({ text: all, rule: current }) => {
+      bands?.kind === "list" ? bandFields(bands, algorithm, (make) => editRule((all, current) => {
         const now = valueIn(current, "bands");
-        return now?.kind === "list" ? make(all, now) : null;
+        // They are told apart by their places, so they must be those that are shown.
+        if (now?.kind !== "list" || all.slice(now.start, now.end) !== shownBands) return null;
+        const splice = make(all, now);
+        if (splice) shownBands = spliced(all, splice).slice(now.start, now.end + splice.text.length - splice.end + splice.start);
+        return splice;
       }, false), () => draw()) : h("p.hint", "The limits can only be edited as text."),
       h("div.form-grid",
         text("form-cost", "Units of a request", get("cost") ?? "1", (value) => put("cost", value === "1" || !value ? null : costText(value), false),
@@ -236,12 +248,12 @@ export function ruleForm(document, hasSets, set, rule) {
             put("on_exceed", value === "wait" ? "wait" : null);
           }),
         get("on_exceed") === "wait" && text("form-wait", "Longest wait", get("max_wait") ?? "5s", (value) => put("max_wait", value || null, false), "Such as 500ms or 5s."),
-        get("scope") !== "global" && text("form-rollout", "Enforced for (share of identities)", get("rollout") ?? "100%", (value) =>
-          put("rollout", value === "100%" || !value ? null : value, false), "The others are only reported."),
-        text("form-notify", "Events at (shares of a limit)", (textsOf(valueIn(rule, "notify")) ?? []).join(", "), (value) => {
+        get("scope") !== "global" && text("form-rollout", "Enforced for", get("rollout") ?? "100%", (value) =>
+          put("rollout", value === "100%" || !value ? null : value, false), "Share of identities. Others are only reported."),
+        text("form-notify", "Events at", (textsOf(valueIn(rule, "notify")) ?? []).join(", "), (value) => {
           const shares = value.split(/[\s,]+/).filter(Boolean);
           put("notify", shares.length > 0 ? `[${shares.join(", ")}]` : null, false);
-        }, "Such as 80%, 100%. Empty: none.")),
+        }, "Shares of a limit, such as 80%, 100%.")),
     ];
   }
 
@@ -311,4 +323,4 @@ function lines(name, label, values, onChange, hint) {
  */
 const choice = (name, label, choices, value, onChange) => field(label, h("select", { name, onchange: (/** @type {Event} */ event) =>
   onChange(/** @type {HTMLSelectElement} */ (event.target).value) },
-choices.map(([option, words]) => h("option", { value: option, selected: option === value }, words))));
+options(choices, value)));

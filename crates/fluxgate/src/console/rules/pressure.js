@@ -1,8 +1,9 @@
 // What the rules do now: requests and denials a second, denials of today, and who is at the limit.
 // The numbers are those of all instances.
 
-import { get } from "../api.js";
+import { get, REFUSED } from "../api.js";
 import { now } from "../clock.js";
+import { sum } from "../format.js";
 import { repeat } from "../polling.js";
 
 /** @import { History, Usage } from "../api.js" */
@@ -29,7 +30,6 @@ const REREAD_MS = 90_000;
 const MOST_ROWS = 1000;
 /** How many identities the service looks up of a rule at least. */
 const LOOKED_UP = 10;
-const DENIALS = ["denied", "never", "forbidden"];
 
 /** @param {string | null} set @param {string | null} rule */
 export const keyOf = (set, rule) => JSON.stringify([set, rule ?? ""]);
@@ -90,7 +90,10 @@ export function pressureFeed({ signal, session, fleet }, onChange, onProblem) {
     recent = await get(`/v1/history?from=${settled}`, current);
     series = grouped(/** @type {History} */ (recent).series);
     feed.isKnown = true;
-    if (now() - settled > REREAD_MS) settle(/** @type {History} */ (recent));
+    if (now() - settled <= REREAD_MS) return;
+    settle(/** @type {History} */ (recent));
+    // A long time comes in minutes. What is left of it comes in seconds, which rates are made of.
+    if (now() - settled <= REREAD_MS) return readHistory(current);
   }
 
   /** Returns the first step of the last answer that is not among the sums. @param {number} at */
@@ -101,7 +104,7 @@ export function pressureFeed({ signal, session, fleet }, onChange, onProblem) {
     const steps = Math.floor((now() - SETTLED_MS - from) / (1000 * step));
     if (steps <= 0) return;
     for (const { rule_set: set, rule, outcome, values } of all) {
-      if (!DENIALS.includes(outcome)) continue;
+      if (!REFUSED.includes(outcome)) continue;
       const key = keyOf(set, rule);
       before.set(key, (before.get(key) ?? 0) + sum(values.slice(stepOf(settled), steps)));
     }
@@ -136,7 +139,7 @@ export function pressureFeed({ signal, session, fleet }, onChange, onProblem) {
       const perSecond = sum(values.slice(start, Math.max(start + 1, end))) / (Math.max(1, end - start) * step);
       pressure.rate += perSecond;
       if (outcome === "shadow_denied") pressure.shadow += perSecond;
-      if (!DENIALS.includes(outcome)) continue;
+      if (!REFUSED.includes(outcome)) continue;
       pressure.denied += perSecond;
       if (pressure.today !== null) pressure.today += sum(values.slice(stepOf(settled)));
     }
@@ -163,6 +166,3 @@ function grouped(rows) {
 function midnight() {
   return new Date(now()).setHours(0, 0, 0, 0);
 }
-
-/** @param {number[]} values */
-const sum = (values) => values.reduce((all, value) => all + value, 0);

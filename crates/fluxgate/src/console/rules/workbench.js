@@ -138,7 +138,7 @@ export async function workbench(context, name, sets) {
         notify(answer.delayed ?? `The rule set ${set()} is active.`, answer.delayed ? "bad" : "good");
         return void (location.hash = link("rules", { set: set() }));
       }
-      replace(messages, writtenNotice(answer));
+      replace(messages, writtenNotice(answer, set()));
       // The service may format the rules differently. Edits made in the meantime are kept.
       const stored = await readText(name);
       load(text.text === sent ? stored.text : text.text, stored);
@@ -156,9 +156,12 @@ export async function workbench(context, name, sets) {
   /** Takes over a change made elsewhere, unless there are edits that it would overwrite. */
   async function follow() {
     if (isWriting || name === NEW) return;
+    const { base, etag } = draft;
     const theirs = name === ALL ? { ...(await get("/v1/rules_text", signal)), etag: null } : await readText(name);
     const isKnown = name === ALL ? theirs.text === draft.base : theirs.etag === draft.etag;
     if (isWriting || isKnown || signal.aborted) return;
+    // What was loaded in the meantime may be newer.
+    if (draft.base !== base || draft.etag !== etag) return follow();
     if (draft.text === draft.base && theirs.text !== "") {
       load(theirs.text, theirs);
       return notify("The rules were changed elsewhere. This is their new text.");
@@ -219,6 +222,9 @@ export async function workbench(context, name, sets) {
   updateDiff();
   form.draw();
   live.onRules(signal, () => follow().catch((error) => notify(String(error), "bad")));
+  if (name !== ALL && name !== NEW && !known && active.etag === null) {
+    replace(messages, notice("warn", `There is no rule set ${name}. Applying a text creates it.`));
+  }
   if (name !== ALL && known && (known.etag !== active.etag || known.base !== active.text)) {
     showConflict(active);
   }
@@ -236,13 +242,14 @@ export async function workbench(context, name, sets) {
     h("div.grid.bench", card("Changes to the active rules", changes), attempt.element))));
 }
 
-/** @param {Written} answer */
-function writtenNotice({ changes, warnings, delayed }) {
+/** @param {Written} answer @param {string} set */
+function writtenNotice({ changes, warnings, delayed }, set) {
   const head = delayed
     ?? `Applied. ${changes.length === 0 ? "No effective change." : "The new rules are active."}`;
   return notice(delayed ? "warn" : "good",
     h("p", h("strong", head)),
     h("ul", changes.map((change) => h("li", changeWords(/** @type {any} */ (change))))),
     warnings.length > 0 && h("p", "Warnings:"),
-    h("ul", warnings.map(({ message }) => h("li", message))));
+    h("ul", warnings.map(({ message }) => h("li", message))),
+    h("a", { href: link("rules", { view: "history", set }) }, "See what it does"));
 }
