@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { nextWords, refundWords, resetDone, resetWords, unitOf, usedWords, windowDates } from "../../src/console/identities/bands.js";
+import { nextWords, refundWords, resetDone, resetWords, slotWords, unitOf, usedWords, windowDates } from "../../src/console/identities/bands.js";
 import { durationText, raisedBands, withOverride, yamlOf } from "../../src/console/identities/overrides.js";
 import { clearOf, filtersOf, isHidden, linkOf, readIdentity, readLink, readSearch } from "../../src/console/identities/parts.js";
 
@@ -58,12 +58,13 @@ test("units are what the cost says", () => {
 });
 
 test("what comes next", () => {
-  const rule = { mode: "enforce", on_exceed: "reject" };
+  const rule = { mode: "enforce", on_exceed: "reject", algorithm: "token_bucket" };
   const full = [{ band: "a", limit: 5, remaining: 0, reset_after_ms: 1 }];
   assert.equal(plain(nextWords(full, 11_200, rule)), "Next request in 12 s.");
   assert.match(nextWords(full, null, rule), /never passes/);
   assert.match(nextWords(full, 0, { ...rule, on_exceed: "wait" }), /has to wait/);
   assert.match(nextWords(full, 0, { ...rule, mode: "shadow" }), /shadow/);
+  assert.match(nextWords(full, 11_200, { ...rule, algorithm: "concurrency" }), /when one is free/);
   assert.equal(nextWords([{ ...full[0], remaining: 1 }], 0, rule), "");
 });
 
@@ -73,6 +74,11 @@ test("a calendar window starts afresh at its edge, also by clocks that differ", 
     const words = resetWords({ reset_after_ms: 60_000 }, band, { algorithm: "fixed_window" }, now);
     assert.equal(plain(words), "starts afresh 1 Dec 2026, 00:00 UTC");
   }
+});
+
+test("slots that end together are said together", () => {
+  assert.equal(slotWords([]), "");
+  assert.equal(plain(slotWords([11_200, 49_100, 50_000])), "1 slot in 12 s, 2 slots in 50 s");
 });
 
 test("calendar windows have dates in their zone", () => {

@@ -30,23 +30,34 @@ export const leftWords = ({ remaining }, unit) =>
 /**
  * Returns when the next request passes, if the rule has nothing left.
  * @param {State[]} states @param {number | null} retry in milliseconds; `null`: never
- * @param {Pick<Rule, "mode" | "on_exceed">} rule
+ * @param {Pick<Rule, "mode" | "on_exceed" | "algorithm">} rule
  */
-export function nextWords(states, retry, { mode, on_exceed: onExceed }) {
+export function nextWords(states, retry, { mode, on_exceed: onExceed, algorithm }) {
   if (states.every(({ remaining }) => remaining > 0)) return "";
   if (mode === "shadow") return "Nothing left; it is in shadow mode, so requests pass.";
   if (retry === null) return "The next request costs more than the limit, so it never passes.";
+  if (algorithm === "concurrency") return "All slots are taken: the next request passes when one is free.";
   if (retry > 0) return `Next request in ${wait(retry)}.`;
   return onExceed === "wait" ? "The next request has to wait." : "";
 }
 
 /** Returns when all is available again. @param {State} state @param {Band | undefined} band @param {Rule} rule @param {number} now */
 export function resetWords({ reset_after_ms: reset }, band, { algorithm }, now) {
-  if (reset === 0) return "";
+  if (reset === 0 || algorithm === "concurrency") return "";
   // Clocks differ a little, and a window does not begin a second before midnight.
   if (band?.calendar) return `starts afresh ${zonedTime(Math.round((now + reset) / 60_000) * 60_000, band.time_zone)}`;
-  if (algorithm === "concurrency") return `all free in ${wait(reset)} at the latest`;
   return algorithm === "fixed_window" ? `starts afresh in ${wait(reset)}` : `all available in ${wait(reset)}`;
+}
+
+/**
+ * Returns when taken slots end: `1 slot in 12 s, 2 slots in 50 s`. Those of one hold end together.
+ * @param {number[]} ends in milliseconds from now
+ */
+export function slotWords(ends) {
+  /** @type {Map<string, number>} */
+  const slots = new Map();
+  for (const end of ends) slots.set(wait(end), (slots.get(wait(end)) ?? 0) + 1);
+  return [...slots].map(([end, taken]) => `${count(taken, "slot")} in ${end}`).join(", ");
 }
 
 /** @param {string | undefined} zone @param {Intl.DateTimeFormatOptions} options */

@@ -2,10 +2,10 @@
 
 import { get, post } from "../api.js";
 import { now } from "../clock.js";
-import { button, card, empty, field, gauge, poll, segmentedField, table, timeTag } from "../components.js";
+import { button, card, empty, field, gauge, poll, ruleChoice, segmentedField, table, timeTag } from "../components.js";
 import { h, replace, setText } from "../dom.js";
 import { count, identityLink, inTime, number, placeOf } from "../format.js";
-import { unitOf } from "./bands.js";
+import { slotWords, unitOf } from "./bands.js";
 import { OUTCOMES } from "./denial_log.js";
 import { isHidden, readIdentity } from "./parts.js";
 
@@ -42,13 +42,11 @@ export function browse({ session, signal, params }, entries) {
   let shown = "";
   /** The names of identities that lists show as pseudonyms, by handle. @type {Map<string, string>} */
   const names = new Map();
+  /** When the slots of an identity end, by handle. @type {Map<string, string>} */
+  const ends = new Map();
   const body = h("div", h("p.quiet", "Loading…"));
   const text = h("p.hint", { role: "status" });
-  const rule = h("select", { onchange: restart }, h("option", { value: "" }, "all rules"),
-    entries.map(({ set, rule: { id } }) => {
-      const value = `${set}/${id}`;
-      return h("option", { value, selected: value === params.get("of") }, `${set} / ${id}`);
-    }));
+  const rule = ruleChoice(entries, restart, params.get("of"));
   const ranges = segmentedField("Within the last", RANGES, range, (value) => {
     range = value;
     restart();
@@ -60,7 +58,7 @@ export function browse({ session, signal, params }, entries) {
     const asked = path();
     const answer = await get(asked, current);
     const rows = answer.denials ?? answer.usage ?? answer.entries;
-    await readNames(rows, current);
+    await readStates(rows, current);
     // Another list may have been chosen in the meantime.
     if (asked.split("&from=")[0] === path().split("&from=")[0]) show(rows, answer.total ?? rows.length, answer.complete ?? true);
   });
@@ -75,13 +73,17 @@ export function browse({ session, signal, params }, entries) {
     return `/v1/denials?group=identity&${query}&from=${Math.round(now() - Math.min(Number(range) * 60_000, session.history ?? Infinity))}`;
   }
 
-  /** Finds the names of those that a list shows as pseudonyms. @param {{identity: string | null, handle: string | null}[]} rows @param {AbortSignal} current */
-  async function readNames(rows, current) {
-    const unknown = rows.flatMap(({ identity, handle }) => handle && !names.has(handle)
-      && [...readIdentity(identity ?? "").values()].some(isHidden) ? [handle] : []);
-    if (unknown.length === 0) return;
-    const { states } = await post("/v1/state/batch", { states: unknown.map((handle) => ({ handle })) }, current);
-    unknown.forEach((handle, index) => names.set(handle, states[index].identity ?? ""));
+  /** Finds when slots end, and the names of those that a list shows as pseudonyms. @param {{identity: string | null, handle: string | null}[]} rows @param {AbortSignal} current */
+  async function readStates(rows, current) {
+    const asked = rows.flatMap(({ identity, handle }) => handle && (order === "slots" || !names.has(handle)
+      && [...readIdentity(identity ?? "").values()].some(isHidden)) ? [handle] : []);
+    if (asked.length === 0) return;
+    const { states } = await post("/v1/state/batch", { states: asked.map((handle) => ({ handle })) }, current);
+    asked.forEach((handle, index) => {
+      const { identity = "", slots_end_after_ms: slots = [] } = states[index];
+      names.set(handle, identity);
+      ends.set(handle, slotWords(slots));
+    });
   }
 
   /** @param {number} step */
@@ -106,7 +108,7 @@ export function browse({ session, signal, params }, entries) {
       + (order === "denied" || order === "slots" ? "" : BOUND) + (isComplete ? "" : " Only the newest 100,000 rows are counted."));
     previous.disabled = offset === 0;
     next.disabled = offset + rows.length >= total;
-    const key = JSON.stringify([order, rows]);
+    const key = JSON.stringify([order, rows, ...ends]);
     if (key === shown) return;
     shown = key;
     const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;
@@ -131,7 +133,7 @@ export function browse({ session, signal, params }, entries) {
 
   /** @param {Usage[]} rows */
   const usageTable = (rows) => table("Identities by what they use",
-    ["Identity", "Rule", "Used", "Runs out", "Within the last hour", "Left"], rows.map((row) => {
+    ["Identity", "Rule", "Used", order === "slots" ? "Expire" : "Runs out", "Within the last hour", "Left"], rows.map((row) => {
       const found = entries.find(({ set, rule: { id } }) => set === row.rule_set && id === row.rule);
       const unit = found ? unitOf(found.rule) : "unit";
       const bar = gauge(`Used by ${row.identity}`);
@@ -140,7 +142,7 @@ export function browse({ session, signal, params }, entries) {
       return [
         linkTo(row), placeOf(row),
         h("div.id-used", bar, h("span.hint", `${number(row.limit - row.remaining)} of ${count(row.limit, unit)}`)),
-        row.remaining === 0 ? "at the limit now" : row.exhausted_in_ms === null ? "no" : inTime(row.exhausted_in_ms),
+        order === "slots" ? ends.get(row.handle ?? "") ?? "" : row.remaining === 0 ? "at the limit now" : row.exhausted_in_ms === null ? "no" : inTime(row.exhausted_in_ms),
         count(row.per_hour, unit), `${number(row.remaining)} ${left}`,
       ];
     }), 4);

@@ -1,4 +1,4 @@
-// "Raise this limit until…": an override with an end, written into the stored rule.
+// "Raise until…": an override with an end, written into the stored rule.
 
 import { Problem, send } from "../api.js";
 import { now } from "../clock.js";

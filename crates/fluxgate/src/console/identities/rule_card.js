@@ -6,7 +6,7 @@ import { badge, button, gauge, notice, problemNotice, reasonDialog } from "../co
 import { h, replace, setText } from "../dom.js";
 import { capitalized, count, isNamed, link, number } from "../format.js";
 import { algorithmWords, limitWords } from "../rules/words.js";
-import { leftWords, nextWords, refundWords, resetDone, resetWords, unitOf, usedWords, windowDates } from "./bands.js";
+import { leftWords, nextWords, refundWords, resetDone, resetWords, slotWords, unitOf, usedWords, windowDates } from "./bands.js";
 import { explainHandle } from "./explain.js";
 import { nounOf } from "./parts.js";
 import { raiseDialog } from "./raise.js";
@@ -93,8 +93,8 @@ export function ruleCard({ session, notify }, subject, { isShared = false } = {}
   }
 
   function raise() {
-    const open = button("Raise this limit until…", () => raiseDialog({ session, notify }, subject));
-    open.ariaLabel = `Raise this limit until…: ${name}`;
+    const open = button("Raise until…", () => raiseDialog({ session, notify }, subject));
+    open.ariaLabel = `Raise until…: ${name}`;
     return open;
   }
 
@@ -147,7 +147,7 @@ export function ruleCard({ session, notify }, subject, { isShared = false } = {}
 }
 
 /** @param {State} state @param {Band | undefined} band as the rule has it @param {Subject} subject @param {string} unit @param {number} at */
-function bandItem(state, band, { rule }, unit, at) {
+function bandItem(state, band, { rule, ends }, unit, at) {
   const { band: id, limit, remaining, on_lease: leased } = state;
   const meter = gauge(`Used of ${id}`);
   meter.update(limit - remaining, limit);
@@ -163,5 +163,6 @@ function bandItem(state, band, { rule }, unit, at) {
       h("strong.id-left", leftWords(state, unit))),
     meter,
     h("p.row.hint", foot.map((text) => text && h("span", text))),
+    ends.length > 0 && h("p.hint", `Unless released or renewed, they expire: ${slotWords(ends)}.`),
     band?.calendar && h("p.hint", windowDates(band, at)));
 }

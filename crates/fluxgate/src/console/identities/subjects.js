@@ -14,7 +14,7 @@ import { filtersOf, missingOf, partsOfRequest, readIdentity } from "./parts.js";
  * only seen together with the customer.
  * @typedef {Entry & {
  *   identity: string[] | null, handle: string | null, name: string, isOwn: boolean,
- *   states: State[] | null, retry: number | null, problem: string,
+ *   states: State[] | null, retry: number | null, ends: number[], problem: string,
  * }} Subject
  */
 /** @typedef {{
@@ -37,7 +37,7 @@ const LATELY_MS = 60_000;
 
 /** @param {Entry} entry @param {Partial<Subject>} fields @returns {Subject} */
 const subject = (entry, fields) => ({ ...entry, identity: null, handle: null, name: "", isOwn: true,
-  states: null, retry: 0, problem: "", ...fields });
+  states: null, retry: 0, ends: [], problem: "", ...fields });
 
 /** Returns the rules that count these values. @param {Entry[]} entries @param {Values} values */
 export const subjectsOf = (entries, values) => entries
@@ -63,11 +63,10 @@ export async function readStates(subjects, signal) {
   const asked = subjects.slice(0, MAX_STATES);
   const { states } = await post("/v1/state/batch", { states: asked.map(targetOf) }, signal);
   asked.forEach((each, index) => {
-    const { bands, identity, handle, retry_after_ms: retry = 0, error } = states[index];
+    const { bands, identity, handle, retry_after_ms: retry = 0, slots_end_after_ms: ends = [], error } = states[index];
     each.problem = error ? plainly(error.detail) : "";
     if (error) return;
-    each.states = bands;
-    each.retry = retry;
+    Object.assign(each, { states: bands, retry, ends });
     if (identity) each.name = identity;
     if (handle) each.handle = handle;
   });
