@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fluxgate_testkit::ports;
+use fluxgate_testkit::{ports, wait_until};
 
 use super::*;
 use crate::service::telemetry::Metrics;
@@ -98,6 +98,11 @@ fn attempts_are_bounded_and_the_last_response_is_passed_on() {
         // Two retries in ten seconds need two requests. This one is not tried again.
         let response = client(&service).request("POST", "/", more, "");
         assert_eq!(response.status, 503);
+        // It counts once it has ended, which the client may see before.
+        let counted = "fluxgate_gateway_requests_total{route=\"all\",status_class=\"5xx\"}";
+        wait_until("the first is counted", || {
+            Metrics::of(&service).sum(counted) == 1
+        });
         let response = client(&service).request("GET", "/", more, "");
         assert_eq!((response.status, &*response.body), (503, "busy"));
         assert_eq!(upstream.requests().len(), 1 + 3);
