@@ -112,7 +112,7 @@ export async function send(method, path, { body, headers = {}, reason, signal } 
 }
 
 /** Leaves out the name that logs have for a failure of Redis. @param {string} detail */
-export const plainly = (detail) => detail.replace(/\bcircuit_open: /, "");
+export const plainly = (detail) => detail.replace(/\b(circuit_open|timeout): /, "");
 
 /** @param {Response} response @param {string} text */
 function problemOf({ status, statusText }, text) {

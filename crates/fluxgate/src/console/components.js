@@ -72,6 +72,13 @@ export function gauge(label) {
   return Object.assign(element, { update });
 }
 
+/** A field for the reason of a change. */
+export function reasonField() {
+  const input = textInput({ name: "reason", maxlength: 500, autocomplete: "on" });
+  return Object.assign(field("Reason", input, "Optional. Shown under Events, and kept in the audit log."),
+    { reason: () => input.value.trim() });
+}
+
 /**
  * Asks before a change, and why it is made: the audit log keeps the reason. Escape and Cancel are
  * `null`.
@@ -81,9 +88,9 @@ export function gauge(label) {
  */
 export function reasonDialog(title, text, action, { kind = "danger", asksWhy = true } = {}) {
   return new Promise((resolve) => {
-    const input = textInput({ name: "reason", maxlength: 500, autocomplete: "on" });
+    const why = reasonField();
     const onclose = () => {
-      resolve(dialog.returnValue === "yes" ? { reason: input.value.trim() } : null);
+      resolve(dialog.returnValue === "yes" ? { reason: why.reason() } : null);
       dialog.remove();
     };
     const onsubmit = (/** @type {Event} */ event) => {
@@ -94,7 +101,7 @@ export function reasonDialog(title, text, action, { kind = "danger", asksWhy = t
       h("form", { onsubmit },
         h("h2", { id: "dialog-title" }, title),
         typeof text === "string" ? h("p", text) : text,
-        asksWhy && field("Reason", input, "Optional. Shown under Events, and kept in the audit log."),
+        asksWhy && why,
         h("div.actions",
           button("Cancel", () => dialog.close()),
           h(`button.button.${kind}`, { type: "submit" }, action))));

@@ -253,7 +253,7 @@ browserTest("raises a limit until a time, in the stored rule", { stored: true },
   await dialog.shows(/Until \d.* From then on, the limit of the rule applies again\./);
   await page.click("button", "Raise the limit", dialog);
   await page.gone("dialog");
-  await page.shows(/user=ann may use 25 requests in hour of api\/per-user until /);
+  await page.shows(/user=ann may use 25 requests in place of 10 per hour of api\/per-user until /);
   await (await page.find("region", "api/per-user")).shows("override: 25 requests");
   await (await page.find("region", "api/per-user")).shows("10 of 25 requests used");
   const { overrides } = await service.call("GET", "/v1/rule_sets/api/rules/per-user");

@@ -102,6 +102,8 @@ test("a refund and a reset say what they did", () => {
   const limit = () => "10 per hour";
   assert.deepEqual(refundWords(state(2), state(5), 3, "token", limit),
     { kind: "good", text: "Refunded 3 tokens. 5 left in hour (10 per hour)." });
+  // A limit without a name of its own has a number, which says nothing.
+  assert.equal(refundWords(state(2), [{ ...state(5)[0], band: "b0" }], 3, "token", limit).text, "Refunded 3 tokens. 5 left of 10 per hour.");
   assert.equal(refundWords(state(10), state(10), 3, "token", limit).kind, "quiet");
   assert.equal(resetDone(1, state(10), "ann", limit).text, "Reset: 1 counter deleted. 10 left in hour (10 per hour).");
   assert.deepEqual(resetDone(0, state(10), "ann", limit),

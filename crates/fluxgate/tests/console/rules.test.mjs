@@ -212,7 +212,7 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   assert.deepEqual(await stored(service), STORED);
   await page.click("button", "Apply…");
   await confirm(page, "Apply");
-  await page.says("status", /Applied\. The new rules are active\. Rule per-user: bands from .*10.* to .*5.*See what it does/);
+  await page.says("status", /Applied\. The new rules are active\. Rule per-user: limits from .*10.* to .*5.*See what it does/);
   await page.shows("No changes.");
   assert.equal((await stored(service)).rules[0].bands[0].capacity, 5);
   assert.equal((await service.check({ ...ANN, user: "bob" }))[0].limit, 5);

@@ -1,6 +1,6 @@
 // The state of a band in words. Pure: no elements, no calls.
 
-import { count, number, wait } from "../format.js";
+import { count, isNamed, number, wait } from "../format.js";
 
 /** @import { Band, Rule } from "../api.js" */
 /** @typedef {{
@@ -131,6 +131,6 @@ export function resetDone(counters, after, who, limitOf) {
 }
 
 /** @param {State[]} states @param {(state: State) => string} limitOf */
-const leftOfAll = (states, limitOf) => states.map((state) =>
-  `${number(state.remaining)} left in ${state.band} (${limitOf(state)}).`).join(" ");
+const leftOfAll = (states, limitOf) => states.map((state) => `${number(state.remaining)} left `
+  + (isNamed(state.band) ? `in ${state.band} (${limitOf(state)}).` : `of ${limitOf(state)}.`)).join(" ");
 

@@ -53,6 +53,7 @@ export function browse({ session, signal, params }, entries) {
   });
   const previous = button("Previous", () => turn(-rowsShown()));
   const next = button("Next", () => turn(rowsShown()));
+  const foot = h("div.actions.id-list-foot", { hidden: true }, previous, next);
 
   const list = poll(signal, EVERY_MS, async (current) => {
     const asked = path();
@@ -108,6 +109,7 @@ export function browse({ session, signal, params }, entries) {
       + (order === "denied" || order === "slots" ? "" : BOUND) + (isComplete ? "" : " Only the newest 100,000 rows are counted."));
     previous.disabled = offset === 0;
     next.disabled = offset + rows.length >= total;
+    foot.hidden = previous.disabled && next.disabled;
     const key = JSON.stringify([order, rows, ...ends]);
     if (key === shown) return;
     shown = key;
@@ -154,7 +156,7 @@ export function browse({ session, signal, params }, entries) {
   ranges.hidden = order !== "denied" || !session.history;
   return {
     element: card("All identities", h("div.row.id-filters", orders, ranges, field("Rule", rule)),
-    list.problem, text, body, h("div.actions.id-list-foot", previous, next)),
+    list.problem, text, body, foot),
     /** @param {string} value */
     filter(value) {
       if (value === search) return;

@@ -40,6 +40,7 @@ export function denialLog({ session, signal, notify }, entries) {
   const explained = h("div.stack-small", { "aria-live": "polite" });
   const newer = button("Newer", () => turn(() => cursors.pop()));
   const older = button("Older", () => turn(() => cursors.push(next ?? "")));
+  const foot = h("div.actions.id-list-foot", { hidden: true }, newer, older);
   let next = /** @type {string | null} */ (null);
 
   /** @param {Record<string, string>} more */
@@ -77,6 +78,7 @@ export function denialLog({ session, signal, notify }, entries) {
   function show({ denials, cursor, dropped }) {
     newer.disabled = cursors.length === 0;
     older.disabled = cursor === null;
+    foot.hidden = newer.disabled && older.disabled;
     const name = RANGES.find(([value]) => value === range)?.[1];
     const total = sum(denials.map((row) => row.count));
     setText(text, denials.length === 0 ? `Not denied within the last ${name}.`
@@ -107,7 +109,7 @@ export function denialLog({ session, signal, notify }, entries) {
         restart();
       }),
       ofField, field("Rule", rule), h("div.field", h("span.field-label", "Export"), h("span.row.tight", links))),
-    log.problem, text, body, explained, h("div.actions.id-list-foot", newer, older)] : [h("p.quiet", OFF)]));
+    log.problem, text, body, explained, foot] : [h("p.quiet", OFF)]));
 
   return {
     element,

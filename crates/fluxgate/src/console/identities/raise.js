@@ -2,9 +2,9 @@
 
 import { Problem, send } from "../api.js";
 import { now } from "../clock.js";
-import { button, copyText, field, hidden, problemNotice, textInput } from "../components.js";
+import { button, copyText, field, hidden, options, problemNotice, reasonField } from "../components.js";
 import { h, replace, setText } from "../dom.js";
-import { count, duration, listed, time } from "../format.js";
+import { count, duration, isNamed, listed, time } from "../format.js";
 import { refresh } from "../polling.js";
 import { pathOf } from "../rules/store.js";
 import { limitWords } from "../rules/words.js";
@@ -36,29 +36,28 @@ export function raiseDialog({ session, notify }, subject) {
   const { set, rule, name, states } = subject;
   const values = valuesOf(subject);
   const unit = unitOf(rule);
-  const why = !session.writable ? `Rules of this service come from ${sourceWords(session.source)}, and are not changed here. `
+  const obstacle = !session.writable ? `Rules of this service come from ${sourceWords(session.source)}, and are not changed here. `
       + "Add this to the rule there:"
     : session.role !== "admin" ? `Changing rules needs the role admin; you have the role ${session.role}. Add this to the rule:`
     : values === null ? "Only a pseudonym of the identity is known here. Put its real value in its place, and add this to the rule:"
     : "";
-  const canWrite = why === "";
+  const canWrite = obstacle === "";
   const inputs = rule.bands.map(({ id, capacity }) => {
     const limit = states?.find(({ band }) => band === id)?.limit ?? capacity;
     return h("input", { type: "number", min: 1, max: MOST, step: 1, required: true,
       value: Math.min(MOST, 2 * limit), oninput: show });
   });
-  const until = h("select", { onchange: show }, TIMES.map((each) =>
-    h("option", { value: each, selected: each === 24 * HOUR }, `for ${duration(each)}`)));
+  const until = h("select", { onchange: show },
+    options(TIMES.map((each) => [String(each), `for ${duration(each)}`]), String(24 * HOUR)));
   const end = h("p.hint");
-  const reason = textInput({ name: "reason", maxlength: 500, autocomplete: "on" });
+  const why = reasonField();
   const yaml = h("pre.code.command", { tabindex: 0, role: "region", "aria-label": "The override as YAML" });
   const message = h("div");
   const fields = h("div.stack-small",
-    rule.bands.map((band, index) => field(`New limit of ${band.id}, in ${unit}s`, inputs[index],
+    rule.bands.map((band, index) => field(`New limit${isNamed(band.id) ? ` of ${band.id}` : ""}, in ${unit}s`, inputs[index],
       `The rule: ${limitWords(band)}.`)),
     field("Until", until), end,
-    canWrite && field("Reason", reason, "Optional. Shown under Events, and kept in the audit log."),
-    why && h("p", why), yaml, message);
+    canWrite ? why : h("p", obstacle), yaml, message);
 
   /** @returns {Override} */
   function override() {
@@ -83,10 +82,10 @@ export function raiseDialog({ session, notify }, subject) {
     const body = await stored.json();
     const response = await send("PUT", path, {
       body: { ...body, overrides: withOverride(body.overrides, added) },
-      headers: { "If-Match": stored.headers.get("ETag") ?? "" }, reason: reason.value.trim(),
+      headers: { "If-Match": stored.headers.get("ETag") ?? "" }, reason: why.reason(),
     });
     const { detail } = await response.json();
-    const limits = listed(added.bands.map(({ id, capacity }) => `${count(Number(capacity), unit)} in ${id}`));
+    const limits = listed(added.bands.map(({ capacity }, index) => `${count(Number(capacity), unit)} in place of ${limitWords(rule.bands[index])}`));
     const done = `${name} may use ${limits} of ${set}/${rule.id} until ${time(Date.parse(added.until))}.`;
     if (response.status === 202) notify(`Stored, but not active yet: ${detail}`, "bad");
     else notify(done);

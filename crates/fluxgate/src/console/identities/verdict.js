@@ -2,7 +2,7 @@
 
 import { badge, hidden, notice } from "../components.js";
 import { h } from "../dom.js";
-import { count, duration, listed, number, wait } from "../format.js";
+import { count, duration, isNamed, listed, number, wait } from "../format.js";
 
 /** @typedef {Record<string, any>} Decision of `POST /v1/explain`, docs/api.md */
 /** @typedef {Record<string, any>} Explained a rule of its answer */
@@ -25,8 +25,8 @@ export function verdict(decision, more) {
 /** @param {Decision} decision */
 function decisionWords(decision) {
   const { allowed, outcome, rule, band, limit, remaining, retry_after_ms: retry, violated } = decision;
-  const place = band === null ? rule : `${rule}/${band}`;
-  const by = listed(violated) || place;
+  const place = isNamed(band) ? `${rule}/${band}` : rule;
+  const by = listed(violated.map((/** @type {string} */ each) => each.replace(/\/b\d+$/, ""))) || place;
   if (outcome === "no_rule") return "No rule applies to it.";
   if (outcome === "forbidden") return `The rule ${rule} forbids it.`;
   if (outcome === "exempt") return `The rule ${rule} exempts it from every limit.`;
@@ -80,7 +80,7 @@ function explainedBand({ band, limit, on_lease: leased, before, after, denies })
   const reset = after.reset_after_ms > 0 ? `, all available in ${wait(after.reset_after_ms)}` : "";
   const lease = leased === undefined ? "" : `, ${number(leased)} on lease`;
   return h("li",
-    h("span.mono", band), " ",
+    isNamed(band) && h("span.mono", `${band} `),
     h("strong", number(before.remaining), h("span", { "aria-hidden": "true" }, " → "),
       hidden("left before, after it "), number(after.remaining)),
     ` of ${count(limit, "unit")} left${reset}${lease} `,

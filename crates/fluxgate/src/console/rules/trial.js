@@ -191,7 +191,7 @@ function recordRemarks({ recorded, active }) {
     deaf > 0 && `${count(deaf, "instance does", "instances do")} not record requests (admin: { record: true }), so those are missing.`,
     changed !== null && `The rules changed at ${time(changed)}: what was recorded before was decided by other rules.`,
     error > PRECISE && `The trial is not precise here: tried in the same way, the active rules deny ${share(active.total.denied / total.requests)} `
-      + `of the requests, and ${share(total.denied / total.requests)} really were denied. Limits were probably used by requests that are not recorded.`,
+      + `of the requests, and ${share(total.denied / total.requests)} really were denied.${changed === null ? " Limits were probably used by requests that are not recorded." : ""}`,
   ];
   return [
     remark(`${of}${span}. The column Active rules shows how far the trial can be believed: it should be like Recorded.`),

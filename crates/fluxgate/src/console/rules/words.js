@@ -99,7 +99,7 @@ export function changeWords({ rule_set: set, rule, change, fields }) {
     const { field } = each;
     const [before, after] = [each.before, each.after].map((value) => value ?? DEFAULTS[field] ?? "nothing");
     const effect = effectWords(field, before, after);
-    return `${field} from ${before} to ${after}${effect && `: ${effect}`}`;
+    return `${field === "bands" ? "limits" : field} from ${before} to ${after}${effect && `: ${effect}`}`;
   });
   return `${what}: ${values.join("; ")}.`;
 }
