@@ -67,7 +67,8 @@ impl World<'_> {
                     server.step_clock(by);
                 }
                 if by < 0 {
-                    self.ledger.step_back(self.now);
+                    let progress = self.progress();
+                    self.ledger.step_back(progress);
                 }
             }
             Step::ScriptFlush { server } => {
@@ -136,7 +137,8 @@ impl World<'_> {
         restarted.forget_scripts();
         let port = restarted.port;
         self.history.end(self.now);
-        self.ledger.give_back(self.now, Return::All);
+        let lost = self.instant(server);
+        self.ledger.lose(lost, 0, server, Return::All);
         let open = self.network.borrow().open_to(port);
         self.cut(&open);
     }
@@ -146,10 +148,13 @@ impl World<'_> {
             return;
         }
         let (old, new) = (self.primary, 1 - self.primary);
-        self.history.end(self.now.saturating_sub(lag));
-        let (data, lost) = self.servers[old]
-            .keyspace
-            .as_of(self.now.saturating_sub(lag));
+        let since = self.now.saturating_sub(lag);
+        self.history.end(since);
+        let at = self.instant(old);
+        // What the replica did not have may be used again, and what the old primary still decides
+        // is lost, too.
+        self.ledger.lose(at, since, new, Return::Overlap(overlap));
+        let (data, lost) = self.servers[old].keyspace.as_of(since);
         self.trace.record(
             self.now,
             format_args!("server {new} takes over from {old}, without {lost} writes"),
@@ -161,9 +166,6 @@ impl World<'_> {
         promoted.continue_from(self.now, &continued);
         self.primary = new;
         self.epoch += 1;
-        // What the replica did not have may be used again, and what the old primary still decides
-        // is lost, too.
-        self.ledger.give_back(self.now, Return::Overlap(overlap));
         self.schedule(self.now + overlap, Event::Demote { server: old });
         self.followed_by = self.now + spread + FOLLOWS_WITHIN + 4 * self.plan.network.latest;
         let (primary, epoch) = (FIRST_PORT + new as u16, self.epoch);

@@ -31,8 +31,8 @@ const YIELDS: usize = 6;
 #[derive(Debug)]
 pub(super) enum Answer {
     Decision(Box<Decision>),
-    /// A request may go on after this time, in microseconds.
-    Reserved(u64),
+    /// A request may go on after the delay of this decision.
+    Reserved(Box<Decision>),
     /// A request that waited goes on, or gave up.
     WentOn,
     GaveUp,
@@ -265,13 +265,12 @@ impl Process {
                     return desk.complete(operation, version, turn, answer);
                 }
             };
-            let is_fallback = reservation.get().outcome().is_store_failure();
-            // Waits are below an hour.
-            let delay = reservation.delay().as_micros() as u64;
-            if is_fallback {
+            let decision = reservation.get().clone();
+            if decision.outcome().is_store_failure() {
                 return desk.complete(operation, version, turn, Answer::GaveUp);
             }
-            desk.complete(operation, version, turn, Answer::Reserved(delay));
+            let answer = Answer::Reserved(Box::new(decision));
+            desk.complete(operation, version, turn, answer);
             let turn = desk.turn();
             let waited = tokio::time::timeout(Duration::from_micros(patience), reservation.wait());
             let answer = match waited.await {

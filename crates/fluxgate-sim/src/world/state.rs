@@ -349,6 +349,11 @@ impl<'w> World<'w> {
             .between(network.fastest, slowest.max(network.fastest))
     }
 
+    /// Returns how far the clock of the server that decides has moved forwards.
+    pub(super) fn progress(&self) -> u64 {
+        self.servers[self.primary].progress(self.now)
+    }
+
     /// Returns the time of a server now.
     pub(super) fn instant(&mut self, server: usize) -> Instant {
         self.number += 1;

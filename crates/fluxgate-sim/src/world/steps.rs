@@ -93,14 +93,16 @@ impl World<'_> {
                 user,
                 units,
             } => {
-                self.ledger.give_back(self.now, Return::Units(user, units));
+                let progress = self.progress();
+                self.ledger.give_back(progress, Return::Units(user, units));
                 let operation = self.add(instance, Kind::Other, user, units);
                 self.with(instance, |process| {
                     process.administer(operation, user, Some(units));
                 });
             }
             Step::Reset { instance, user } => {
-                self.ledger.give_back(self.now, Return::User(user));
+                let progress = self.progress();
+                self.ledger.give_back(progress, Return::User(user));
                 let operation = self.add(instance, Kind::Other, user, 0);
                 self.with(instance, |process| {
                     process.administer(operation, user, None);
@@ -114,7 +116,7 @@ impl World<'_> {
         let hold = match self.holds.remove(&name) {
             Some((hold, admission)) => {
                 // From now on the client uses neither the slots nor what it gives back.
-                let progress = self.servers[self.primary].progress(self.now);
+                let progress = self.progress();
                 self.ledger.settle(admission, cost, progress);
                 self.settled.insert(name, hold);
                 hold
@@ -133,7 +135,7 @@ impl World<'_> {
     /// A request waits no more.
     fn end_wait(&mut self, operation: usize) {
         if let Some((_, _, wait)) = self.operations[operation].reserved {
-            let progress = self.servers[self.primary].progress(self.now);
+            let progress = self.progress();
             self.ledger.end_wait(wait, progress);
         }
     }
@@ -214,7 +216,9 @@ impl World<'_> {
         };
         let text = match &answer {
             Answer::Decision(decision) if decision.outcome().is_store_failure() => None,
-            Answer::Decision(decision) => Some(decision_text(decision)),
+            Answer::Decision(decision) | Answer::Reserved(decision) => {
+                Some(decision_text(decision))
+            }
             Answer::Settled(Ok(settled)) => Some(format!("{:?}", Ok::<_, StoreError>(*settled))),
             Answer::Renewed(Ok(renewed)) => Some(format!("{:?}", Ok::<_, StoreError>(*renewed))),
             _ => None,
@@ -230,6 +234,9 @@ impl World<'_> {
                 cost: operation.cost,
                 answer,
             }),
+            _ if matches!(answer, Answer::WentOn) => {}
+            // Its units return at some time from now on.
+            _ if operation.reserved.is_some() => self.history.end(self.now),
             _ => self.history.end(operation.began),
         }
         let from = if is_local { "itself" } else { "the store" };
@@ -267,6 +274,7 @@ impl World<'_> {
                     decided,
                     delay: decision.delay_micros().get(),
                     user: operation.user,
+                    charged: operation.cost,
                     cost: operation.cost,
                     slots: operation.cost,
                     version,
@@ -278,7 +286,8 @@ impl World<'_> {
                     self.holds.insert(operation.name, (hold, admission));
                 }
             }
-            Answer::Reserved(delay) => {
+            Answer::Reserved(decision) => {
+                let delay = decision.delay_micros().get();
                 self.trace.record(
                     self.now,
                     format_args!(
@@ -287,7 +296,7 @@ impl World<'_> {
                     ),
                 );
                 self.report.decisions += 1;
-                let wait = self.ledger.begin_wait(decided.progress, delay);
+                let wait = self.ledger.begin_wait(decided, delay);
                 self.operations[number].reserved = Some((decided, delay, wait));
             }
             Answer::WentOn => {
@@ -295,12 +304,15 @@ impl World<'_> {
                     self.now,
                     format_args!("instance {instance} user {} went on", operation.user),
                 );
+                // Its clock may be ahead of the server's.
+                self.end_wait(number);
                 if let Some((decided, delay, _)) = operation.reserved {
                     self.report.allowed += 1;
                     self.ledger.admit(Admission {
                         decided,
                         delay,
                         user: operation.user,
+                        charged: operation.cost,
                         cost: operation.cost,
                         slots: operation.cost,
                         version,

@@ -34,7 +34,7 @@ const fn bug(
 /// The most plans that are tried.
 const MOST_PLANS: u64 = 2_000;
 
-const BUGS: [Bug; 19] = [
+const BUGS: [Bug; 21] = [
     bug(
         "a rule with a smaller limit erases what another has counted",
         (Theme::RuleChanges, 10),
@@ -148,6 +148,18 @@ const BUGS: [Bug; 19] = [
         (Theme::Leases, 0),
         "      set_cell(k, pack(COUNTS, FIXED_WINDOW, start, 0, current + granted), ends)\n",
         "",
+    ),
+    bug(
+        "what is out on lease has no bound",
+        (Theme::Leases, 21),
+        "    local room = most > sum and #ends < MAX_ENDS and most - sum or 0\n",
+        "    local room = most\n",
+    ),
+    bug(
+        "a renewal extends slots beyond what their rule allows",
+        (Theme::Holds, 31),
+        "    ends = now + (span < longest and span or longest)\n    call('ZADD', KEYS[k], ends, member)",
+        "    ends = now + span\n    call('ZADD', KEYS[k], ends, member)",
     ),
 ];
 
