@@ -210,7 +210,7 @@ export function ruleForm(document, hasSets, set, rule) {
         putMatch("methods", values.length > 0 ? listText(values) : null);
       }, "Such as GET, POST. Empty: all."),
       names.length > 0 && choice("form-list", "Only for", [["", "Everybody"], ...names.flatMap((name) =>
-        LISTED_PARTS.map(([kind, words]) => /** @type {[string, string]} */ ([`${kind}:${name}`, `${words} in the list ${name}`])))],
+        LISTED_PARTS.map(([kind, words]) => /** @type {[string, string]} */ ([`${kind}:${name}`, `${words} in ${name}`])))],
         list ? `${part}:${list}` : "", changeList));
   }
 
