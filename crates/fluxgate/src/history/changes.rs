@@ -83,7 +83,14 @@ impl History {
                 who: String::new(),
             };
             let changes = match &self.rule_store {
-                Some(store) => stored_changes(store, change, known.at, is_first).await?,
+                Some(store) => {
+                    let since = if is_first {
+                        started
+                    } else {
+                        millis(known.at.saturating_sub(SLACK))
+                    };
+                    stored_changes(store, change, since, is_first).await?
+                }
                 None => vec![change],
             };
             for change in changes {
@@ -132,28 +139,25 @@ impl History {
 }
 
 /// Returns what the store of the rules knows of a change: when it was stored, and by whom. If there
-/// were several changes since the last look, returns all of them, the oldest first.
+/// were several changes since a time, returns all of them, the oldest first. The last one may be
+/// older if `is_first`.
 async fn stored_changes(
     store: &RuleStore,
     change: RecordedChange,
-    last: Duration,
+    since: u64,
     is_first: bool,
 ) -> Result<Vec<RecordedChange>, StoreError> {
     let past = store.history(&change.rule_set).await?;
-    let since = millis(last.saturating_sub(SLACK));
     let newest_first = past.iter().map(|past| RecordedChange {
         at_ms: past.at_ms,
         revision: past.text.as_deref().map(etag_of).unwrap_or_default(),
         who: past.who.clone(),
         rule_set: change.rule_set.clone(),
     });
-    let mut changes: Vec<_> = if is_first {
-        newest_first.take(1).collect()
-    } else {
-        newest_first
-            .take_while(|past| past.at_ms >= since)
-            .collect()
-    };
+    let is_wanted =
+        |(index, past): &(usize, RecordedChange)| past.at_ms >= since || is_first && *index == 0;
+    let changes = newest_first.enumerate().take_while(is_wanted);
+    let mut changes: Vec<_> = changes.map(|(_, change)| change).collect();
     changes.reverse();
     if changes.is_empty() {
         // The store has forgotten it, or its clock is far behind.

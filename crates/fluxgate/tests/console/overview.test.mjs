@@ -100,7 +100,6 @@ browserTest("marks changes of the rules, and says who made them", { stored: true
   await open(page, service, "#/overview", "Overview");
   await page.find("image", /^Decisions per second .* Highest: [1-9]/);
   const decisions = await page.find("region", "Decisions");
-  // Of changes within a second after the start, only the last is recorded.
   await decisions.shows(/\d\d:\d\d:\d\d \S+ Rules of api changed by loopback\. What changed/);
   await service.call("PUT", "/v1/rule_sets/api", { rules: [{ ...STORED.rules[0], bands: ["20/h"] }] });
   // The first is the newest; the other one wrote the set.

@@ -115,3 +115,20 @@ fn a_stored_change_has_the_name_of_the_token_and_its_revision() {
     assert_eq!(all[0]["who"], "ops");
     assert_eq!(changes(&services[1]), all);
 }
+
+#[test]
+fn changes_that_are_seen_first_at_the_same_time_are_all_recorded() {
+    let server = RedisServer::start();
+    let service = Service::start(&[], &on_redis(&server, "rules_from: { redis: {} }\n"));
+    for capacity in [5, 6, 7] {
+        let rule = format!(
+            r#"{{"rules":[{{"id":"r","scope":"global","bands":[{{"capacity":{capacity},"window":"1h"}}]}}]}}"#
+        );
+        let json = [("Content-Type", "application/json")];
+        let answer = service
+            .http()
+            .request("PUT", "/v1/rule_sets/api", &json, &rule);
+        assert!((200..300).contains(&answer.status), "{answer:?}");
+    }
+    wait_until("all are recorded", || changes(&service).len() == 3);
+}
