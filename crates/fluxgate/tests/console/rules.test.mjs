@@ -98,6 +98,9 @@ browserTest("the first numbers of a rule are complete, also in minutes", {}, asy
   await rule.shows(/\/s requests/);
   // The rates are those of seconds.
   assert.match(await rule.text(), /10\/s requests, 4\/s denied 72\d requests denied today/);
+  // What is used may be known later than the requests.
+  await (await item(page, "login")).shows("No identity has used it within the last hour.");
+  assert.doesNotMatch(await rule.text(), /No identity/);
 });
 
 browserTest("a link leads to a rule", {}, async (page, service) => {

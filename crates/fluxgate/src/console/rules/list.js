@@ -268,11 +268,12 @@ export function ruleList(context, feed, reload) {
       bar.hidden = most === null;
       bar.update(most?.used_share ?? 0, 1);
       const used = share(most?.used_share ?? 0);
-      const key = most ? `${most.identity} ${full} ${used}` : String(feed.isUsageKnown);
+      // What is used is known some seconds later.
+      const isUnused = feed.isUsageKnown && now.rate === 0;
+      const key = most ? `${most.identity} ${full} ${used}` : String(isUnused);
       if (fullest.dataset.shown === key) return;
       fullest.dataset.shown = key;
-      if (!feed.isUsageKnown) return;
-      if (!most) return replace(fullest, "No identity has used it within the last hour.");
+      if (!most) return replace(fullest, isUnused && "No identity has used it within the last hour.");
       if (rule.key.length === 0) return replace(fullest, `All requests together have used ${used}.`);
       const name = h("a.mono", { href: identityLink(most) }, most.identity);
       if (full === 0) replace(fullest, name, ` has used ${used}, more than any other identity.`);
