@@ -174,8 +174,9 @@ impl<'a> RequestPath<'a> {
     }
 
     /// Returns whether `holds` returns true for at least one form.
-    pub fn either(&self, holds: impl FnMut(&str) -> bool) -> bool {
-        self.forms().any(holds)
+    pub fn either(&self, mut holds: impl FnMut(&str) -> bool) -> bool {
+        // The first form nearly always decides.
+        holds(self.first()) || self.forms().skip(1).any(holds)
     }
 
     /// Returns whether `holds` returns true for both forms, the slash at the end kept.

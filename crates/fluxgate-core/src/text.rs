@@ -134,7 +134,7 @@ const LEAD: u8 = 0xF4;
 /// ```
 pub fn lossless_text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
-        Ok(text) if !bytes.contains(&LEAD) => Cow::Borrowed(text),
+        Ok(text) if text.is_ascii() || !bytes.contains(&LEAD) => Cow::Borrowed(text),
         _ => Cow::Owned(escaped(bytes)),
     }
 }

@@ -25,7 +25,7 @@ use crate::llm::{BodyBuffer, MeteredCall, ReadBody, llm_limit_headers};
 use crate::mcp::{CallHeaders, CallIds, JSON};
 use crate::received_request::ReceivedRequest;
 use crate::rewrite::{allows_origin, preflight_headers, preflight_method};
-use crate::routes::{AmbiguousRoute, Route, Routes, host_name};
+use crate::routes::{AmbiguousRoute, Route, Routes};
 use crate::upstream::Assignment;
 use calls::CallPolicy;
 use messages::{EvaluatedMessages, evaluate_messages};
@@ -34,7 +34,6 @@ use messages::{EvaluatedMessages, evaluate_messages};
 #[derive(Debug)]
 pub(crate) struct Admission<'g> {
     pub(crate) route: &'g Arc<Route>,
-    pub(crate) limit_headers: LimitHeaders<Decision>,
     /// The slots of the request, until its response has ended.
     pub(crate) held: HeldUntilDropped,
     /// Whether a header that identifies the sender is repeated.
@@ -50,7 +49,6 @@ pub(crate) struct Admission<'g> {
 pub(crate) struct Refusal<'g> {
     /// The route, if the request has one.
     pub(crate) route: Option<&'g Arc<Route>>,
-    pub(crate) limit_headers: LimitHeaders<Decision>,
     cause: Cause,
     /// The calls of the Model Context Protocol that are refused, if the route reads them.
     refused_calls: Option<CallIds>,
@@ -87,29 +85,32 @@ impl<E: Engine> AdmissionPolicy<E> {
         }
     }
 
-    /// Finds the route of a request and evaluates its filters, one after the other.
+    /// Finds the route of a request and evaluates its filters, one after the other. Adds the
+    /// headers of the response to `limit_headers`: decisions are too large to be handed on often.
     pub(crate) async fn admit<'g, H: RequestHead + Sync>(
         &'g self,
         request: &ReceivedRequest<'_, H>,
         body: &mut impl ReadBody,
         origin: &Origin<'_>,
+        limit_headers: &mut LimitHeaders<Decision>,
     ) -> Result<Admission<'g>, Refusal<'g>> {
-        let reject = |error, route: Option<&'g Arc<Route>>| {
+        let reject = |error, route: Option<&'g Arc<Route>>, limit_headers: &mut LimitHeaders<_>| {
             self.log_refusal(&error, origin, route.map(|route| &**route), None);
-            Refusal::new(error, route, LimitHeaders::default())
+            *limit_headers = LimitHeaders::default();
+            Refusal::new(error, route, limit_headers)
         };
-        if let Some(answer) = self.answer_preflight(request) {
-            return Err(answer.unwrap_or_else(|(error, route)| reject(error, Some(route))));
+        if let Some(answer) = self.answer_preflight(request, limit_headers) {
+            let reject = |(error, route)| reject(error, Some(route), limit_headers);
+            return Err(answer.unwrap_or_else(reject));
         }
         let (route, repeats_identity) = match self.route(request, origin) {
             Ok(found) => found,
-            Err((error, route)) => return Err(reject(error, route)),
+            Err((error, route)) => return Err(reject(error, route, limit_headers)),
         };
         body.limit(route.max_body);
         if !route.filters.is_empty() && !self.engine.is_ready() {
-            return Err(reject(GatewayError::NotReady, Some(route)));
+            return Err(reject(GatewayError::NotReady, Some(route), limit_headers));
         }
-        let mut limit_headers = LimitHeaders::default();
         let mut held = HeldUntilDropped::default();
         let (mut read_body, mut metered) = (None, None);
         let mut calls = None;
@@ -123,7 +124,7 @@ impl<E: Engine> AdmissionPolicy<E> {
                 let calls = &self.calls;
                 Box::pin(calls.evaluate((llm, max), filter, &handler, request, body))
                     .await
-                    .map_err(|error| reject(error, Some(route)))?
+                    .map_err(|error| reject(error, Some(route), limit_headers))?
             } else if route.mcp.is_some_and(|mcp| mcp.filter == index) {
                 let max = route
                     .max_body
@@ -140,7 +141,7 @@ impl<E: Engine> AdmissionPolicy<E> {
                     ids,
                 } = evaluated
                     .await
-                    .map_err(|error| reject(error, Some(route)))?;
+                    .map_err(|error| reject(error, Some(route), limit_headers))?;
                 (read_body, calls, held_by) = (body, Some(ids), holder);
                 (outcome, None)
             } else {
@@ -171,33 +172,31 @@ impl<E: Engine> AdmissionPolicy<E> {
                 FilterOutcome::Denied(decision) => {
                     if decision.outcome() == Outcome::Forbidden {
                         // Limits say nothing about a request that may never pass.
-                        limit_headers = LimitHeaders::default();
+                        *limit_headers = LimitHeaders::default();
                     }
                     limit_headers.push(filter.families(), decision);
-                    limit_headers.set_others(llm_limit_headers(&limit_headers));
-                    let cause = Cause::Denied(filter.failed_closed());
+                    limit_headers.set_others(llm_limit_headers(limit_headers));
                     return Err(Refusal {
                         route: Some(route),
-                        limit_headers,
-                        cause,
+                        cause: Cause::Denied(filter.failed_closed()),
                         refused_calls: calls,
                     });
                 }
                 FilterOutcome::BadRequest(bad) => {
                     let error = GatewayError::Ambiguous(bad.reason());
-                    return Err(reject(error, Some(route)));
+                    return Err(reject(error, Some(route), limit_headers));
                 }
                 FilterOutcome::InvalidToken => {
-                    return Err(reject(GatewayError::InvalidToken, Some(route)));
+                    let error = GatewayError::InvalidToken;
+                    return Err(reject(error, Some(route), limit_headers));
                 }
             }
         }
         if read_body.is_some() && route.llm.is_some() {
-            limit_headers.set_others(llm_limit_headers(&limit_headers));
+            limit_headers.set_others(llm_limit_headers(limit_headers));
         }
         Ok(Admission {
             route,
-            limit_headers,
             held,
             repeats_identity,
             body: read_body,
@@ -211,20 +210,19 @@ impl<E: Engine> AdmissionPolicy<E> {
     fn answer_preflight<'g, H: RequestHead>(
         &'g self,
         request: &ReceivedRequest<'_, H>,
+        limit_headers: &mut LimitHeaders<Decision>,
     ) -> Option<Result<Refusal<'g>, (GatewayError, &'g Arc<Route>)>> {
         let method = preflight_method(request.head)?;
-        let host = host_name(request.host);
-        let found = self.routes.find(request.head, method, request.path, host);
+        let (head, path, host) = (request.head, request.path, request.host);
+        let found = self.routes.find(head, method, path, host);
         let route = found.ok().flatten()?;
         let cors = route.cors.as_ref()?;
         if !allows_origin(cors, request.head) {
             return Some(Err((GatewayError::ForeignOrigin, route)));
         }
-        let mut headers = LimitHeaders::default();
-        headers.set_others(preflight_headers(cors));
+        limit_headers.set_others(preflight_headers(cors));
         Some(Ok(Refusal {
             route: Some(route),
-            limit_headers: headers,
             cause: Cause::Preflight,
             refused_calls: None,
         }))
@@ -240,7 +238,7 @@ impl<E: Engine> AdmissionPolicy<E> {
             request.head,
             request.head.method(),
             request.path,
-            host_name(request.host),
+            request.host,
         );
         let route = match found {
             Ok(Some(route)) => route,
@@ -378,11 +376,12 @@ fn is_call_header(route: &Route, name: &str) -> bool {
 }
 
 impl<'g> Refusal<'g> {
-    /// A request that fails with this error after these filters.
+    /// A request that fails with this error after the filters that have set these headers. Adds
+    /// those of the error.
     pub(crate) fn new(
         error: GatewayError,
         route: Option<&'g Arc<Route>>,
-        mut limit_headers: LimitHeaders<Decision>,
+        limit_headers: &mut LimitHeaders<Decision>,
     ) -> Self {
         if let Some(seconds) = error.retry_after() {
             limit_headers.set_others(vec![(RETRY_AFTER, seconds.into())]);
@@ -391,7 +390,6 @@ impl<'g> Refusal<'g> {
         }
         Self {
             route,
-            limit_headers,
             cause: Cause::Error(error),
             refused_calls: None,
         }
@@ -419,9 +417,13 @@ impl<'g> Refusal<'g> {
         }
     }
 
-    /// Appends the body of the response; returns its status.
-    pub(crate) fn write_body(&self, body: &mut Vec<u8>) -> StatusCode {
-        match (&self.cause, self.limit_headers.last()) {
+    /// Appends the body of the response; returns its status. `limit_headers` are its headers.
+    pub(crate) fn write_body(
+        &self,
+        limit_headers: &LimitHeaders<Decision>,
+        body: &mut Vec<u8>,
+    ) -> StatusCode {
+        match (&self.cause, limit_headers.last()) {
             (Cause::Denied(failed_closed), Some(decision)) => match &self.refused_calls {
                 Some(calls) => {
                     calls.write_denial(decision, body);
@@ -439,8 +441,8 @@ impl<'g> Refusal<'g> {
     }
 
     /// Returns the status for a gRPC request, which gets no body.
-    pub(crate) fn grpc_status(&self) -> GrpcStatus {
-        match (&self.cause, self.limit_headers.reports().last()) {
+    pub(crate) fn grpc_status(&self, limit_headers: &LimitHeaders<Decision>) -> GrpcStatus {
+        match (&self.cause, limit_headers.reports().last()) {
             (Cause::Denied(failed_closed), Some((families, decision))) => {
                 GrpcStatus::denied(decision, *failed_closed, *families)
             }

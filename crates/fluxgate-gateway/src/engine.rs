@@ -120,7 +120,7 @@ pub struct RequestFacts<'a> {
 
 impl<'a> RequestFacts<'a> {
     /// The facts of an HTTP/1 request that cannot be read.
-    pub(crate) fn unreadable(origin: &'a Origin<'_>, client: ConnectionInfo) -> Self {
+    pub(crate) fn unreadable(origin: &'a Origin<'_>, client: &ConnectionInfo) -> Self {
         Self {
             method: "",
             path: "",

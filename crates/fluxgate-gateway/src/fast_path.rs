@@ -11,6 +11,7 @@ mod request;
 mod response;
 
 use std::num::NonZeroU64;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ use crate::routes::Route;
 use crate::upstream::pool;
 use crate::upstream_request::{RequestOptions, write_request};
 use client::Client;
-pub(crate) use request::FastRequest;
+pub(crate) use request::{FastRequest, Headers};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use response::write_head as write_response_head;
 use response::{BodyCopy, BodyEnd};
@@ -60,7 +61,7 @@ enum ConnectionFate {
 /// `None` if the connection has ended.
 pub(crate) async fn serve<E: Engine, S: ClientStream>(
     stream: S,
-    info: ConnectionInfo,
+    info: &ConnectionInfo,
     gateway: &Arc<Gateway<E>>,
     closing: &CancellationToken,
     timeout: Duration,
@@ -77,8 +78,10 @@ pub(crate) async fn serve<E: Engine, S: ClientStream>(
         let mut start = 0;
         while start < read {
             let input = &buffers.input[start..read];
-            let Some(request) = FastRequest::parse(input) else {
+            let mut headers = Headers::new();
+            let Some(request) = FastRequest::parse(input, &mut headers) else {
                 let end = FastRequest::length_of(input).map(|length| start + length);
+                drop(headers);
                 let Some(end) = end.filter(|end| *end <= INPUT) else {
                     break;
                 };
@@ -126,7 +129,7 @@ struct FastExchange<'r, 'b> {
 struct Connection<'g, E, S> {
     gateway: &'g Arc<Gateway<E>>,
     client: Client<'g, S>,
-    info: ConnectionInfo,
+    info: &'g ConnectionInfo,
 }
 
 impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
@@ -188,19 +191,25 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
             origin,
         } = exchange;
         let mut arrived = ArrivedBody(request.body);
-        let admission = config.policy.admit(received, &mut arrived, origin);
-        let mut admitted = match self.client.unless_gone(admission).await {
+        let mut limit_headers = LimitHeaders::default();
+        let admission = {
+            let policy = &config.policy;
+            let admission = pin!(policy.admit(received, &mut arrived, origin, &mut limit_headers));
+            self.client.unless_gone(admission).await
+        };
+        let mut admitted = match admission {
             Some(Ok(admitted)) => admitted,
             Some(Err(rejected)) => {
                 let route = rejected.route.map(|route| &**route);
+                let refusal = (&rejected, &limit_headers);
                 let output = (out, scratch);
-                let fate = self.reject(exchange, &rejected, output, record).await;
+                let fate = self.reject(exchange, refusal, output, record).await;
                 return (fate, route);
             }
             None => return (ConnectionFate::Ended, None),
         };
         let route = &**admitted.route;
-        record.decided(admitted.limit_headers.last());
+        record.decided(limit_headers.last());
         out.clear();
         let target = route.rewrite.target(request.target);
         let changes = ResponseChanges::of(route, request);
@@ -235,19 +244,21 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
             needs_http2: false,
         };
         let (mut is_last, closing) = (self.client.is_last, self.client.closing);
-        let limit_headers = &admitted.limit_headers;
-        let forwarding = config.forwarder.forward(route, outgoing, |head, out| {
-            is_last |= closing.is_cancelled();
-            let mut is_resized = false;
-            if let Some(call) = &mut call {
-                let headers = head.headers.iter().copied();
-                call.answered(head.status, headers);
-                is_resized = call.removes_events;
-            }
-            response::write_head(out, head, is_resized, limit_headers, &changes);
-            write_end_of_head(out, limit_headers, origin, is_last);
-        });
-        let fate = match self.client.unless_gone(forwarding).await {
+        let forwarded = {
+            let forwarding = pin!(config.forwarder.forward(route, outgoing, |head, out| {
+                is_last |= closing.is_cancelled();
+                let mut is_resized = false;
+                if let Some(call) = &mut call {
+                    let headers = head.headers.iter().copied();
+                    call.answered(head.status, headers);
+                    is_resized = call.removes_events;
+                }
+                response::write_head(out, head, is_resized, &limit_headers, &changes);
+                write_end_of_head(out, &limit_headers, origin, is_last);
+            }));
+            self.client.unless_gone(forwarding).await
+        };
+        let fate = match forwarded {
             None => ConnectionFate::Ended,
             Some(Ok(ForwardOutcome::Response(response))) => {
                 let status = response.exchange.status;
@@ -285,7 +296,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
                     fields: b"",
                     body: body.as_bytes(),
                 };
-                self.answer(exchange, answer, limit_headers, out, record)
+                self.answer(exchange, answer, &limit_headers, out, record)
                     .await
             }
             Some(Err(failed)) => {
@@ -296,10 +307,11 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
                 config
                     .policy
                     .log_refusal(&failed.error, origin, Some(route), assignment);
-                let limit_headers = admitted.limit_headers;
-                let rejected = Refusal::new(failed.error, Some(admitted.route), limit_headers);
+                let route = Some(admitted.route);
+                let rejected = Refusal::new(failed.error, route, &mut limit_headers);
+                let refusal = (&rejected, &limit_headers);
                 let output = (out, scratch);
-                self.reject(exchange, &rejected, output, record).await
+                self.reject(exchange, refusal, output, record).await
             }
         };
         (fate, Some(route))
@@ -348,11 +360,11 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
     async fn reject(
         &mut self,
         exchange: FastExchange<'_, '_>,
-        rejected: &Refusal<'_>,
+        (rejected, limit_headers): (&Refusal<'_>, &LimitHeaders<Decision>),
         (out, body): (&mut Vec<u8>, &mut Vec<u8>),
         record: &mut RequestRecord,
     ) -> ConnectionFate {
-        record.refused(rejected);
+        record.refused(rejected, limit_headers.last());
         body.clear();
         self.client.is_last |= rejected.closes_connection();
         let route = rejected.route.map(|route| &**route);
@@ -361,7 +373,7 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
         let own_type = rejected.content_type();
         let answer = match content_type.filter(|it| is_grpc(it) && !rejected.is_empty()) {
             Some(content_type) => {
-                rejected.grpc_status().write_text(body);
+                rejected.grpc_status(limit_headers).write_text(body);
                 OwnAnswer {
                     changes,
                     status: StatusCode::OK,
@@ -372,13 +384,13 @@ impl<'g, E: Engine, S: ClientStream> Connection<'g, E, S> {
             }
             None => OwnAnswer {
                 changes,
-                status: rejected.write_body(body),
+                status: rejected.write_body(limit_headers, body),
                 content_type: own_type.as_bytes(),
                 fields: b"",
                 body,
             },
         };
-        self.answer(exchange, answer, &rejected.limit_headers, out, record)
+        self.answer(exchange, answer, limit_headers, out, record)
             .await
     }
 

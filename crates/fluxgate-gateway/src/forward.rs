@@ -174,7 +174,7 @@ impl Forwarder {
         } = request;
         let timeouts = &route.timeouts;
         let names_upstream = route.rewrite.host == HostRewrite::Upstream;
-        let retry = Retry::of(route, method_of(bytes), body.is_none());
+        let retry = Retry::of(route, bytes, body.is_none());
         let mut tried = AttemptedUpstreams::new();
         let mut attempts = Attempts::default();
         let mut last = None;
@@ -383,10 +383,4 @@ impl Forwarder {
             is_fault: true,
         })
     }
-}
-
-/// Returns the method of a request, with which its head begins.
-fn method_of(bytes: &[u8]) -> &str {
-    let end = bytes.iter().position(|byte| *byte == b' ');
-    std::str::from_utf8(&bytes[..end.unwrap_or(0)]).unwrap_or_default()
 }

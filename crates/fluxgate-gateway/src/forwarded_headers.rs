@@ -1,23 +1,18 @@
 //! The headers that report the origin of a request to upstreams.
 
-use std::net::IpAddr;
-
 use fluxgate_http::RequestHead;
+
+use crate::received_request::ConnectionInfo;
 
 /// The origin of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForwardedHeaders<'a> {
-    /// The peer of the connection.
-    pub(crate) peer: IpAddr,
+    pub(crate) client: &'a ConnectionInfo,
     /// Whether the peer is a trusted proxy: its headers are kept and added to. Otherwise they
     /// are replaced.
     pub(crate) is_trusted: bool,
-    /// Whether the connection is over TLS.
-    pub(crate) is_secure: bool,
     /// The host of the request, perhaps with a port; empty if it is unknown.
     pub(crate) host: &'a str,
-    /// The port of the listener.
-    pub(crate) port: u16,
 }
 
 const FOR: &str = "x-forwarded-for";
@@ -37,8 +32,14 @@ impl ForwardedHeaders<'_> {
         text: &mut Vec<u8>,
         mut write: impl FnMut(&'static str, &[u8]),
     ) {
-        let proto = if self.is_secure { "https" } else { "http" };
-        self.add(head, FOR, text, |text| push_address(text, self.peer));
+        let ConnectionInfo {
+            peer,
+            peer_text,
+            port,
+            is_secure,
+        } = self.client;
+        let proto = if *is_secure { "https" } else { "http" };
+        self.add(head, FOR, text, |text| push(text, peer_text));
         write(FOR, text);
         self.keep(head, PROTO, text, |text| push(text, proto));
         write(PROTO, text);
@@ -46,12 +47,14 @@ impl ForwardedHeaders<'_> {
         if !text.is_empty() {
             write(HOST, text);
         }
-        self.keep(head, PORT, text, |text| push_number(text, self.port));
+        self.keep(head, PORT, text, |text| {
+            push(text, itoa::Buffer::new().format(*port));
+        });
         write(PORT, text);
         self.add(head, FORWARDED, text, |text| {
-            let is_v6 = self.peer.to_canonical().is_ipv6();
+            let is_v6 = peer.ip().to_canonical().is_ipv6();
             push(text, if is_v6 { "for=\"[" } else { "for=" });
-            push_address(text, self.peer);
+            push(text, peer_text);
             push(text, if is_v6 { "]\"" } else { "" });
             if !self.host.is_empty() {
                 push(text, ";host=\"");
@@ -107,23 +110,6 @@ fn push(text: &mut Vec<u8>, more: &str) {
     text.extend_from_slice(more.as_bytes());
 }
 
-fn push_number(text: &mut Vec<u8>, number: u16) {
-    push(text, itoa::Buffer::new().format(number));
-}
-
-/// `fmt` would take longer than everything else here.
-fn push_address(text: &mut Vec<u8>, address: IpAddr) {
-    match address.to_canonical() {
-        IpAddr::V4(address) => {
-            for (index, octet) in address.octets().into_iter().enumerate() {
-                push(text, if index > 0 { "." } else { "" });
-                push_number(text, octet.into());
-            }
-        }
-        IpAddr::V6(address) => push(text, &address.to_string()),
-    }
-}
-
 /// Returns whether a header reports the origin of a request, or replaces its target, and is not
 /// forwarded as it is. Those of an untrusted peer are all removed; those of a trusted one are
 /// kept, unless they are written anew or replace the target: not even a proxy may have another
@@ -143,6 +129,8 @@ pub(crate) fn is_forwarding_header(name: &str, is_trusted: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn written(is_trusted: bool, peer: &str, given: &[(&str, &str)]) -> Vec<String> {
@@ -151,12 +139,11 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
+        let peer = SocketAddr::new(peer.parse().unwrap(), 4000);
         let forwarded = ForwardedHeaders {
-            peer: peer.parse().unwrap(),
+            client: &ConnectionInfo::new(peer, 8443, true),
             is_trusted,
-            is_secure: true,
             host: "a.example:1",
-            port: 8443,
         };
         let mut lines = Vec::new();
         forwarded.write(&parts, &mut Vec::new(), |name, value| {

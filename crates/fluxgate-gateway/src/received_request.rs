@@ -1,6 +1,7 @@
 //! A request as a transport has read it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use fluxgate_core::path::RequestPath;
 use fluxgate_http::IncomingRequest;
@@ -18,7 +19,7 @@ pub(crate) struct ReceivedRequest<'a, H> {
     pub(crate) body_length: Option<u64>,
     /// Whether the connection may be upgraded to another protocol.
     pub(crate) upgrades: bool,
-    pub(crate) client: ConnectionInfo,
+    pub(crate) client: &'a ConnectionInfo,
 }
 
 impl<'a, H> ReceivedRequest<'a, H> {
@@ -33,9 +34,11 @@ impl<'a, H> ReceivedRequest<'a, H> {
 }
 
 /// The connection that a request arrived on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ConnectionInfo {
     pub(crate) peer: SocketAddr,
+    /// The address of the peer as text, with which each of its requests is forwarded.
+    pub(crate) peer_text: Arc<str>,
     /// The port of the listener.
     pub(crate) port: u16,
     /// Whether the connection is over TLS.
@@ -43,6 +46,15 @@ pub(crate) struct ConnectionInfo {
 }
 
 impl ConnectionInfo {
+    pub(crate) fn new(peer: SocketAddr, port: u16, is_secure: bool) -> Self {
+        Self {
+            peer,
+            peer_text: peer.ip().to_canonical().to_string().into(),
+            port,
+            is_secure,
+        }
+    }
+
     /// Returns the scheme of its requests.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.is_secure { "https" } else { "http" }

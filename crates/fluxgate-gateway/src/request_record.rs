@@ -87,10 +87,10 @@ impl RequestRecord {
         }
     }
 
-    /// Records that the gateway answers the request itself.
-    pub(crate) fn refused(&mut self, refusal: &Refusal<'_>) {
-        if let Some(decision) = refusal.limit_headers.last() {
-            self.decided(Some(decision));
+    /// Records that the gateway answers the request itself, after the last filter has decided this.
+    pub(crate) fn refused(&mut self, refusal: &Refusal<'_>, decision: Option<&Decision>) {
+        if decision.is_some() {
+            self.decided(decision);
         }
         if let Some(error) = refusal.error() {
             self.failed(|| error.with_cause());

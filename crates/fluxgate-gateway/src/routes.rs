@@ -27,6 +27,8 @@ pub(crate) struct Routes {
     routes: Vec<Arc<Route>>,
     /// Whether a route matches a header whose name is not plain.
     pub(crate) has_odd_header: bool,
+    /// Whether a route matches hosts.
+    matches_hosts: bool,
 }
 
 /// The filters and upstreams of the requests that match.
@@ -163,8 +165,10 @@ impl Routes {
                 matches: route.matches,
             })
         });
+        let routes: Vec<_> = routes.collect();
         let mut routes = Self {
-            routes: routes.collect(),
+            matches_hosts: routes.iter().any(|route| !route.matches.hosts.is_empty()),
+            routes,
             has_odd_header: false,
         };
         let has_odd_header = routes.headers().any(|name| !is_plain_name(name));
@@ -172,7 +176,7 @@ impl Routes {
         routes
     }
 
-    /// Returns the route of a request with this method, for this path and host, which has no port.
+    /// Returns the route of a request with this method, for this path and host.
     pub(crate) fn find(
         &self,
         head: &impl RequestHead,
@@ -180,6 +184,11 @@ impl Routes {
         path: &RequestPath<'_>,
         host: &str,
     ) -> Result<Option<&Arc<Route>>, AmbiguousRoute> {
+        let host = if self.matches_hosts {
+            host_name(host)
+        } else {
+            host
+        };
         let find = |path: &str| {
             let mut routes = self.routes.iter();
             routes.position(|route| route.is_for(head, method, path, host))
@@ -261,6 +270,9 @@ impl Route {
     /// the request for one of another sender.
     pub(crate) fn repeats_identity(&self, head: &impl RequestHead) -> Result<bool, BadRequest> {
         let mut repeats = false;
+        if !head.may_repeat_headers() {
+            return Ok(repeats);
+        }
         for name in self.source_headers() {
             let mut lines = head.header_lines(name);
             let first = lines.next();
@@ -288,7 +300,7 @@ impl Route {
 
 /// Returns a host without its port and without the dot that may end a name: `a.example` of
 /// `a.example.:80`, `[::1]` of `[::1]:80`.
-pub(crate) fn host_name(host: &str) -> &str {
+fn host_name(host: &str) -> &str {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
         _ => host,
@@ -385,7 +397,7 @@ mod tests {
             }
             let (parts, ()) = request.body(()).unwrap().into_parts();
             let path = RequestPath::read(parts.uri.path()).unwrap();
-            let route = routes.find(&parts, method, &path, host_name(host));
+            let route = routes.find(&parts, method, &path, host);
             route.unwrap().map(|route| route.id.to_string())
         };
         for (method, path, host, plans, expected) in [

@@ -94,11 +94,9 @@ pub(crate) fn write_head<H: RequestHead>(
 ) {
     let head = request.head;
     let forwarded = ForwardedHeaders {
-        peer: request.client.peer.ip(),
+        client: request.client,
         is_trusted: context.is_trusted,
-        is_secure: request.client.is_secure,
         host: request.host,
-        port: request.client.port,
     };
     out.extend_from_slice(head.method().as_bytes());
     out.push(b' ');

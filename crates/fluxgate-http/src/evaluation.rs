@@ -125,12 +125,15 @@ impl<'a, H: Handler> Evaluation<'a, H> {
     }
 
     /// Evaluates the request, and waits if it must.
-    pub async fn evaluate(self) -> FilterOutcome<H::Report> {
-        let (filter, handler, rules) = (self.filter, self.handler, self.rules);
-        match self.try_evaluate(|| handler) {
-            Ok(outcome) => outcome,
-            // The future is large, and most requests do not need it.
-            Err(pending) => Box::pin(pending.finish(filter, handler, rules)).await,
+    pub async fn evaluate(&self) -> FilterOutcome<H::Report> {
+        let (mode, local) = self.mode_and_permit();
+        match self.try_decide(mode) {
+            Ok(report) if !must_wait(&report) => self.conclude(report),
+            decided => {
+                let next = self.next_step(|| self.handler, decided, mode, local);
+                // The future is large, and most requests do not need it.
+                self.conclude(Box::pin(self.finish(next)).await)
+            }
         }
     }
 
@@ -146,8 +149,25 @@ impl<'a, H: Handler> Evaluation<'a, H> {
         handler: impl FnOnce() -> P,
     ) -> Result<FilterOutcome<H::Report>, PendingEvaluation<'a, P>> {
         let (mode, local) = self.mode_and_permit();
-        let next = match self.try_decide(mode) {
-            Ok(report) if !must_wait(&report) => return Ok(self.conclude(report)),
+        match self.try_decide(mode) {
+            Ok(report) if !must_wait(&report) => Ok(self.conclude(report)),
+            decided => Err(PendingEvaluation {
+                next: self.next_step(handler, decided, mode, local),
+                context: self.context,
+            }),
+        }
+    }
+
+    /// Returns the next step for a request that must wait, or for which the handler must be
+    /// awaited.
+    fn next_step<P: Deref<Target = H>>(
+        &self,
+        handler: impl FnOnce() -> P,
+        decided: Result<H::Report, H::Pending>,
+        mode: Mode,
+        local: Option<LocalPermit>,
+    ) -> NextStep<P> {
+        match decided {
             // The waiter must exist now: the future may be dropped before it is polled.
             Ok(report) => {
                 let permits = (local, WaitPermit::unbounded());
@@ -158,11 +178,7 @@ impl<'a, H: Handler> Evaluation<'a, H> {
                 mode,
                 local,
             }),
-        };
-        Err(PendingEvaluation {
-            context: self.context,
-            next,
-        })
+        }
     }
 
     /// Returns the report that the request would get now, without charging or recording it.

@@ -23,17 +23,23 @@ pub trait RequestHead {
         None
     }
 
+    /// Returns whether any header has two lines, or may have.
+    fn may_repeat_headers(&self) -> bool {
+        true
+    }
+
     /// Returns the value of a header that may be repeated but must not have two values.
     ///
     /// # Errors
     /// If its lines differ.
     fn only_value<'a>(&'a self, name: &str) -> Result<Option<&'a [u8]>, BadRequest> {
-        let mut lines = self.header_lines(name);
-        let first = lines.next();
-        if lines.all(|line| Some(line) == first) {
-            Ok(first)
-        } else {
+        let Some(first) = self.first_line(name) else {
+            return Ok(None);
+        };
+        if self.may_repeat_headers() && self.header_lines(name).any(|line| line != first) {
             Err(BadRequest::ConflictingValues)
+        } else {
+            Ok(Some(first))
         }
     }
 
@@ -78,17 +84,8 @@ impl RequestHead for Parts {
         headers.map(|(name, value)| (name.as_str(), value.as_bytes().trim_ascii()))
     }
 
-    fn only_value<'a>(&'a self, name: &str) -> Result<Option<&'a [u8]>, BadRequest> {
-        let Some(first) = self.first_line(name) else {
-            return Ok(None);
-        };
-        // With as many lines as names, no header is repeated.
-        let has_repeated = self.headers.len() > self.headers.keys_len();
-        if has_repeated && self.header_lines(name).any(|line| line != first) {
-            Err(BadRequest::ConflictingValues)
-        } else {
-            Ok(Some(first))
-        }
+    fn may_repeat_headers(&self) -> bool {
+        self.headers.len() > self.headers.keys_len()
     }
 
     fn first_line<'a>(&'a self, name: &str) -> Option<&'a [u8]> {

@@ -118,6 +118,18 @@ impl Http1Reader {
         matches!(self.framing, Decoder::Ended) && self.trailers.is_none()
     }
 
+    /// Takes the body if it is there as a whole, as short ones mostly are. The connection to the
+    /// upstream is free then.
+    pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        if let Decoder::Length(left) = self.framing
+            && left <= self.read.len() as u64
+            && self.sender.is_none()
+        {
+            return self.decode().ok()??.into_data().ok();
+        }
+        self.has_ended().then(Bytes::new)
+    }
+
     /// Returns whether all data has been returned. Trailers may follow.
     pub(crate) fn is_read(&self) -> bool {
         matches!(self.framing, Decoder::Ended)

@@ -28,6 +28,14 @@ impl BodyReader {
         }
     }
 
+    /// Takes the body if it is there as a whole.
+    pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Http1(reader) => reader.take_whole(),
+            Self::Http2(reader) => reader.has_ended().then(Bytes::new),
+        }
+    }
+
     /// Returns whether all data has been returned. Trailers may follow.
     pub(crate) fn is_read(&self) -> bool {
         match self {

@@ -102,9 +102,12 @@ impl<'c, S: ClientStream> Client<'c, S> {
         sent.await.is_ok()
     }
 
-    /// Returns the output of `future`, or `None` if the client disconnects first.
-    pub(super) async fn unless_gone<F: Future>(&self, future: F) -> Option<F::Output> {
-        let mut future = pin!(future);
+    /// Returns the output of `future`, or `None` if the client disconnects first. The caller pins
+    /// the future: it may be large, and is not moved then.
+    pub(super) async fn unless_gone<F: Future>(
+        &self,
+        mut future: Pin<&mut F>,
+    ) -> Option<F::Output> {
         let mut look_again: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {

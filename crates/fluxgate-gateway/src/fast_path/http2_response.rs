@@ -1,6 +1,7 @@
 //! Writes a response over HTTP/2 to a client on the fast path.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
                 Some(next) => Some(next),
                 None => {
                     let waiting = poll_fn(|cx| reader.poll_frame(cx));
-                    self.client.unless_gone(waiting).await
+                    self.client.unless_gone(pin!(waiting)).await
                 }
             };
             // If the client has left, a call is settled as it is dropped.

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use fluxgate_core::path::RequestPath;
 use fluxgate_http::server::content_length;
 use fluxgate_http::{RequestHead, check_method, is_plain_name};
-use memchr::memchr_iter;
+use smallvec::SmallVec;
 
 use crate::hop_by_hop::HeaderKind;
 
@@ -21,7 +21,8 @@ pub(crate) struct FastRequest<'a> {
     /// Both forms of the path.
     pub(crate) path: RequestPath<'a>,
     pub(crate) host: &'a str,
-    headers: Headers<'a>,
+    headers: &'a [Header<'a>],
+    repeats_headers: bool,
     pub(crate) body: &'a [u8],
     /// The length of the head.
     pub(crate) head: usize,
@@ -29,12 +30,15 @@ pub(crate) struct FastRequest<'a> {
     pub(crate) length: usize,
 }
 
-type Headers<'a> = smallvec::SmallVec<[(&'a str, &'a [u8]); 16]>;
+type Header<'a> = (&'a str, &'a [u8]);
 
-impl<'a> FastRequest<'a> {
-    /// Parses the request that the bytes begin with.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let mut request = Self::parse_head(bytes)?;
+/// The headers of a request, which it refers to: it is smaller without them.
+pub(crate) type Headers<'a> = SmallVec<[Header<'a>; 16]>;
+
+impl<'r> FastRequest<'r> {
+    /// Parses the request that the bytes begin with. `headers` is empty.
+    pub(crate) fn parse<'b: 'r>(bytes: &'b [u8], headers: &'r mut Headers<'b>) -> Option<Self> {
+        let mut request = Self::parse_head(bytes, headers)?;
         request.body = bytes.get(request.head..request.length)?;
         Some(request)
     }
@@ -42,11 +46,12 @@ impl<'a> FastRequest<'a> {
     /// Returns the length of the request that the bytes begin with, even if some of its body
     /// is missing.
     pub(crate) fn length_of(bytes: &[u8]) -> Option<usize> {
-        FastRequest::parse_head(bytes).map(|request| request.length)
+        let mut headers = Headers::new();
+        FastRequest::parse_head(bytes, &mut headers).map(|request| request.length)
     }
 
     /// Parses the head.
-    fn parse_head(bytes: &'a [u8]) -> Option<Self> {
+    fn parse_head<'b: 'r>(bytes: &'b [u8], kept: &'r mut Headers<'b>) -> Option<Self> {
         // The parser would skip empty lines before the request.
         if !bytes.first()?.is_ascii_uppercase() {
             return None;
@@ -66,13 +71,11 @@ impl<'a> FastRequest<'a> {
         }
         let query = memchr::memchr(b'?', target.as_bytes());
         let path = RequestPath::read(&target[..query.unwrap_or(target.len())]).ok()?;
-        // The parser accepts a bare line feed as the end of a line.
-        let mut line_ends = memchr_iter(b'\n', &bytes[..head]);
-        if !line_ends.all(|at| at > 0 && bytes[at - 1] == b'\r') {
+        if has_bare_line_feed(&bytes[..head]) {
             return None;
         }
         let (mut host, mut length) = (None, None);
-        let mut headers = Headers::new();
+        let mut repeats_headers = false;
         for header in &*request.headers {
             match HeaderKind::of(header.name) {
                 // Servers may take any other name for one that counts.
@@ -89,7 +92,9 @@ impl<'a> FastRequest<'a> {
                 }
                 _ => return None,
             }
-            headers.push((header.name, header.value));
+            let is_same = |(known, _): &Header<'_>| known.eq_ignore_ascii_case(header.name);
+            repeats_headers |= kept.iter().any(is_same);
+            kept.push((header.name, header.value));
         }
         let length = usize::try_from(length.unwrap_or(0)).ok()?;
         Some(Self {
@@ -97,7 +102,8 @@ impl<'a> FastRequest<'a> {
             target,
             path,
             host: std::str::from_utf8(host?).ok()?,
-            headers,
+            headers: kept,
+            repeats_headers,
             body: &[],
             head,
             length: head.checked_add(length)?,
@@ -124,6 +130,19 @@ impl RequestHead for FastRequest<'_> {
     fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.headers.iter().copied()
     }
+
+    fn may_repeat_headers(&self) -> bool {
+        self.repeats_headers
+    }
+}
+
+/// Returns whether a line ends with a bare line feed, which the parser accepts.
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    let pairs = head.iter().zip(&head[1..]);
+    // Without a branch for each byte, of which there are many.
+    pairs.fold(false, |any, (before, byte)| {
+        any | ((*byte == b'\n') & (*before != b'\r'))
+    })
 }
 
 /// Returns whether a target is an absolute path, perhaps with a query, that every server
@@ -156,7 +175,7 @@ fn is_unambiguous_host(value: &[u8]) -> bool {
         Some(at) => (&value[..at], content_length(&value[at + 1..])),
         None => (value, Some(80)),
     };
-    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() | matches!(byte, b'-' | b'.' | b'_');
     !name.is_empty() && name.iter().all(is_allowed) && port.is_some_and(|port| port <= 65_535)
 }
 
@@ -168,7 +187,9 @@ mod tests {
     fn an_unambiguous_request_is_parsed() {
         let bytes = "POST /a/b?c=d HTTP/1.1\r\nHost: x:80\r\nContent-Length: 2\r\n\
                      Connection: Keep-Alive\r\nX-A: 1\r\nx-a: 2\r\n\r\nhiGET /";
-        let request = FastRequest::parse(bytes.as_bytes()).unwrap();
+        let mut headers = Headers::new();
+        let request = FastRequest::parse(bytes.as_bytes(), &mut headers).unwrap();
+        assert!(request.may_repeat_headers());
         assert_eq!((request.method, request.target), ("POST", "/a/b?c=d"));
         assert_eq!((request.path.raw(), request.host), ("/a/b", "x:80"));
         assert_eq!(request.query(), Some("c=d"));
@@ -180,11 +201,15 @@ mod tests {
         assert_eq!(names, ["Host", "Content-Length", "X-A", "x-a"]);
     }
 
+    fn is_parsed(bytes: &[u8]) -> bool {
+        FastRequest::parse(bytes, &mut Headers::new()).is_some()
+    }
+
     #[test]
     fn the_length_is_known_before_the_body() {
         let whole = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
         for end in whole.len() - 2..whole.len() {
-            assert!(FastRequest::parse(&whole[..end]).is_none());
+            assert!(!is_parsed(&whole[..end]));
             assert_eq!(FastRequest::length_of(&whole[..end]), Some(whole.len()));
         }
         assert_eq!(FastRequest::length_of(&whole[..whole.len() - 3]), None);
@@ -193,12 +218,9 @@ mod tests {
     #[test]
     fn ambiguous_requests_are_left_to_hyper() {
         let whole = "GET /x HTTP/1.1\r\nHost: a\r\nX: 1\r\n\r\n";
-        assert!(FastRequest::parse(whole.as_bytes()).is_some());
+        assert!(is_parsed(whole.as_bytes()));
         for end in 0..whole.len() {
-            assert!(
-                FastRequest::parse(&whole.as_bytes()[..end]).is_none(),
-                "{end}"
-            );
+            assert!(!is_parsed(&whole.as_bytes()[..end]), "{end}");
         }
         for (found, other) in [
             ("GET /x", "\r\nGET /x"),
@@ -257,7 +279,7 @@ mod tests {
         ] {
             let bytes = whole.replacen(found, other, 1);
             assert_ne!(bytes, whole);
-            assert!(FastRequest::parse(bytes.as_bytes()).is_none(), "{bytes:?}");
+            assert!(!is_parsed(bytes.as_bytes()), "{bytes:?}");
         }
     }
 }

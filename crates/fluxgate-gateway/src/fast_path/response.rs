@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io::Write as _;
 use std::ops::Range;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -223,7 +224,7 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
             Poll::Ready(read) => Poll::Ready(read.ok()),
             Poll::Pending => stream.deadline.poll_elapsed(cx).map(|()| None),
         });
-        self.client.unless_gone(read).await
+        self.client.unless_gone(pin!(read)).await
     }
 }
 

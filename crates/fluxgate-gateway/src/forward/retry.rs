@@ -21,8 +21,9 @@ pub(super) struct Retry<'r> {
 impl<'r> Retry<'r> {
     /// Returns how a request of this route is tried again, if the route says so. `is_kept` says
     /// whether its body can be sent again.
-    pub(super) fn of(route: &'r Route, method: &str, is_kept: bool) -> Option<Self> {
+    pub(super) fn of(route: &'r Route, request: &[u8], is_kept: bool) -> Option<Self> {
         let config = route.retry.as_ref()?;
+        let method = method_of(request);
         Some(Self {
             config,
             route,
@@ -63,4 +64,10 @@ impl<'r> Retry<'r> {
         // This request has no response yet.
         retries < self.config.budget.reached_at(responses + 1)
     }
+}
+
+/// Returns the method of a request, with which its head begins.
+fn method_of(bytes: &[u8]) -> &str {
+    let end = bytes.iter().position(|byte| *byte == b' ');
+    std::str::from_utf8(&bytes[..end.unwrap_or(0)]).unwrap_or_default()
 }

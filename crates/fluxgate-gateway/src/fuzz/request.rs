@@ -1,10 +1,13 @@
 //! What the parser of the fast path guarantees for any bytes.
 
+use std::collections::HashSet;
+
 use fluxgate_core::path::RequestPath;
+use fluxgate_http::RequestHead as _;
 use http::request::Parts;
 
 use super::WrittenHead;
-use crate::fast_path::FastRequest;
+use crate::fast_path::{FastRequest, Headers};
 use crate::http_server::origin_form;
 use crate::received_request::{ConnectionInfo, ReceivedRequest};
 use crate::request_checks;
@@ -13,15 +16,17 @@ use crate::upstream_request::{ForwardingContext, RequestOptions, write_head};
 /// A request is found in exactly its own bytes, hyper's path would read it in the same way,
 /// and what an upstream gets can be read in one way only.
 pub fn request(bytes: &[u8]) {
-    let Some(request) = FastRequest::parse(bytes) else {
+    let (mut headers, mut again) = (Headers::new(), Headers::new());
+    let Some(request) = FastRequest::parse(bytes, &mut headers) else {
         return;
     };
     let own = &bytes[..request.length];
     assert_eq!(&own[request.head..], request.body);
-    let again = FastRequest::parse(own).expect("it is complete");
+    let again = FastRequest::parse(own, &mut again).expect("it is complete");
     assert_eq!(format!("{again:?}"), format!("{request:?}"));
     for end in (0..own.len()).rev().step_by(1 + own.len() / 64) {
-        assert!(FastRequest::parse(&own[..end]).is_none(), "at {end}");
+        let cut = FastRequest::parse(&own[..end], &mut Headers::new()).is_some();
+        assert!(!cut, "at {end}");
     }
     check_same_on_hyper(&request, &own[..request.head]);
     for is_trusted in [false, true] {
@@ -34,7 +39,8 @@ pub fn request(bytes: &[u8]) {
 pub fn target(path: &str, expected: Option<&RequestPath<'_>>) {
     let bytes = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
     let has_query = path.contains(['?', '#']);
-    if let Some(parsed) = FastRequest::parse(bytes.as_bytes()) {
+    let mut headers = Headers::new();
+    if let Some(parsed) = FastRequest::parse(bytes.as_bytes(), &mut headers) {
         request(bytes.as_bytes());
         assert!(has_query || Some(&parsed.path) == expected, "{path:?}");
         assert_eq!(parsed.target, path);
@@ -65,6 +71,11 @@ fn check_same_on_hyper(request: &FastRequest<'_>, head: &[u8]) {
     let (parts, ()): (Parts, ()) = built.into_parts();
     assert_eq!(parts.uri.path(), request.path.raw());
     let checked = request_checks::check(&parts).expect("the checks accept it");
+    // The fast path leaves `Connection` out.
+    let names = request.all_headers();
+    let names: Vec<_> = names.map(|(name, _)| name.to_ascii_lowercase()).collect();
+    let repeats = names.iter().collect::<HashSet<_>>().len() < names.len();
+    assert_eq!(request.may_repeat_headers(), repeats);
     assert_eq!(
         (checked.path, checked.host),
         (request.path.borrowed(), request.host)
@@ -79,11 +90,7 @@ fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
         connection: &[],
         body_length: Some(request.body.len() as u64),
         upgrades: false,
-        client: ConnectionInfo {
-            peer: ([127, 0, 0, 1], 4000).into(),
-            port: 8080,
-            is_secure: false,
-        },
+        client: &ConnectionInfo::new(([127, 0, 0, 1], 4000).into(), 8080, false),
     };
     let context = ForwardingContext {
         traceparent: None,

@@ -40,11 +40,7 @@ pub async fn serve<E: Engine, S: ClientStream>(
     };
     let connection = ClientConnection {
         gateway: &gateway,
-        info: ConnectionInfo {
-            peer,
-            port,
-            is_secure: stream.is_secure(),
-        },
+        info: ConnectionInfo::new(peer, port, stream.is_secure()),
         closing: &closing,
     };
     if stream.has_negotiated_http2() {
@@ -68,7 +64,7 @@ impl<E: Engine> ClientConnection<'_, E> {
         // A client that connects has a request to send.
         let mut timeout = timeouts.headers;
         loop {
-            let served = fast_path::serve(stream, self.info, self.gateway, self.closing, timeout);
+            let served = fast_path::serve(stream, &self.info, self.gateway, self.closing, timeout);
             let Some(mut parked) = served.await else {
                 return;
             };
@@ -94,7 +90,7 @@ impl<E: Engine> ClientConnection<'_, E> {
     ) -> Option<ParkedConnection<S>> {
         let Self {
             gateway,
-            info,
+            ref info,
             closing,
         } = *self;
         // A connection keeps its timeouts and limits; its requests find new routes.
@@ -103,7 +99,7 @@ impl<E: Engine> ClientConnection<'_, E> {
         let mut stream = PrefixedStream::new(read, stream);
         let service = Arc::new(HttpService {
             gateway: Arc::clone(gateway),
-            info,
+            info: info.clone(),
             state: Arc::new(ConnectionState::default()),
             tunnel: PendingTunnel::default(),
             closing: closing.clone(),
@@ -119,7 +115,7 @@ impl<E: Engine> ClientConnection<'_, E> {
             HeadErrors {
                 gateway: Arc::clone(gateway),
                 state: Arc::clone(&service.state),
-                client: info,
+                client: info.clone(),
                 is_http2,
             },
         );
@@ -214,7 +210,7 @@ impl<E: Engine> LibraryErrors for HeadErrors<E> {
         let mut record = RequestRecord::start(gateway.observer.is_some());
         record.status = Some(status.as_u16());
         record.failed(|| error.to_string());
-        let facts = RequestFacts::unreadable(&origin, self.client);
+        let facts = RequestFacts::unreadable(&origin, &self.client);
         let observer = gateway.observer.as_deref().map(|it| (it, facts));
         record.finish(&gateway.unrouted, None, observer);
         gateway.engine.record_response(status.as_u16(), &origin);

@@ -44,11 +44,10 @@ impl ResponseBody {
         Self::new(BodyKind::Whole(Some(bytes.into())))
     }
 
-    pub(super) fn upstream(reader: BodyReader) -> Self {
-        if reader.has_ended() {
-            Self::whole(Bytes::new())
-        } else {
-            Self::new(BodyKind::Upstream(Box::new(reader)))
+    pub(super) fn upstream(mut reader: BodyReader) -> Self {
+        match reader.take_whole() {
+            Some(bytes) => Self::whole(bytes),
+            None => Self::new(BodyKind::Upstream(Box::new(reader))),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fluxgate_core::Decision;
 use fluxgate_http::server::{Buffers, Listener, Origin, PrefixedStream, REQUEST_ID};
 use fluxgate_http::{
     HeldUntilDropped, LimitHeaders, RequestHead as _, grpc_content_type, needs_http2,
@@ -41,6 +42,14 @@ use crate::upstream_request::{RequestOptions, announced_trailers, write_request}
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// Headers whose values rarely come twice. HPACK would keep every value in its table, and look
+/// through all of them for the next one, unless they are said to be sensitive.
+static UNREPEATED: [HeaderName; 3] = [
+    REQUEST_ID,
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("ratelimit"),
+];
+
 /// Responds to the requests of one connection.
 #[derive(Debug)]
 pub(super) struct HttpService<E> {
@@ -76,10 +85,7 @@ impl<E: Engine> HttpService<E> {
             .record_response(status.as_u16(), &origin);
         // Makes the id if there is none yet.
         let _ = origin.request_id();
-        if let Some(mut id) = origin.into_id() {
-            // HPACK would keep every id in its table, and look through all of them for the
-            // next one.
-            id.set_sensitive(true);
+        if let Some(id) = origin.into_id() {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         if status == StatusCode::SWITCHING_PROTOCOLS {
@@ -88,8 +94,14 @@ impl<E: Engine> HttpService<E> {
         }
         let mut response = response.map(|body| body.recorded(record));
         if parts.version == Version::HTTP_2 {
+            let headers = response.headers_mut();
             // HTTP/2 announces the end of a connection by GOAWAY.
-            response.headers_mut().remove(CONNECTION);
+            headers.remove(CONNECTION);
+            for name in &UNREPEATED {
+                if let Some(value) = headers.get_mut(name) {
+                    value.set_sensitive(true);
+                }
+            }
             return response.map(|body| body.split(watch_response()).holding(in_flight));
         }
         if self.closing.is_cancelled() {
@@ -120,10 +132,11 @@ impl<E: Engine> HttpService<E> {
             Err(error) => {
                 config.policy.log_refusal(&error, origin, None, None);
                 if record.is_observed() {
-                    record.keep(&facts_of_malformed(parts, origin, self.info));
+                    record.keep(&facts_of_malformed(parts, origin, &self.info));
                 }
-                let refusal = Refusal::new(error, None, LimitHeaders::default());
-                return rejection(parts, &refusal, record);
+                let mut limit_headers = LimitHeaders::default();
+                let refusal = Refusal::new(error, None, &mut limit_headers);
+                return rejection(parts, &refusal, &limit_headers, record);
             }
         };
         let request = ReceivedRequest {
@@ -133,14 +146,18 @@ impl<E: Engine> HttpService<E> {
             connection: &checked.connection,
             body_length,
             upgrades: checked.upgrade.is_some() && can_upgrade(parts),
-            client: self.info,
+            client: &self.info,
         };
         let mut body = IncomingBody {
             body,
             idle: config.timeouts.idle,
             whole: config.timeouts.request,
         };
-        let admitted = config.policy.admit(&request, &mut body, origin).await;
+        let mut limit_headers = LimitHeaders::default();
+        let policy = &config.policy;
+        let admitted = policy
+            .admit(&request, &mut body, origin, &mut limit_headers)
+            .await;
         let route = match &admitted {
             Ok(admitted) => Some(admitted.route),
             Err(rejected) => rejected.route,
@@ -152,9 +169,9 @@ impl<E: Engine> HttpService<E> {
         }
         let mut admitted = match admitted {
             Ok(admitted) => admitted,
-            Err(rejected) => return rejection(parts, &rejected, record),
+            Err(rejected) => return rejection(parts, &rejected, &limit_headers, record),
         };
-        record.record.decided(admitted.limit_headers.last());
+        record.record.decided(limit_headers.last());
         let forwarded = self
             .forward_admitted(
                 config,
@@ -171,7 +188,7 @@ impl<E: Engine> HttpService<E> {
                 if !changes.is_empty() {
                     changes.apply(response.headers_mut());
                 }
-                admitted.limit_headers.write(response.headers_mut());
+                limit_headers.write(response.headers_mut());
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     self.tunnel.keep(admitted.held);
                     return response;
@@ -179,9 +196,8 @@ impl<E: Engine> HttpService<E> {
                 response.map(|body| body.keeping(admitted.held))
             }
             Err(error) => {
-                let (route, limit_headers) = (admitted.route, admitted.limit_headers);
-                let refusal = Refusal::new(error, Some(route), limit_headers);
-                rejection(parts, &refusal, record)
+                let refusal = Refusal::new(error, Some(admitted.route), &mut limit_headers);
+                rejection(parts, &refusal, &limit_headers, record)
             }
         }
     }
@@ -428,7 +444,7 @@ fn protocol(version: Version) -> &'static str {
 fn facts_of_malformed<'a>(
     parts: &'a Parts,
     origin: &'a Origin<'_>,
-    client: ConnectionInfo,
+    client: &ConnectionInfo,
 ) -> RequestFacts<'a> {
     RequestFacts {
         method: parts.method.as_str(),
@@ -485,19 +501,21 @@ fn response_head(head: &ResponseHead<'_>) -> Response<()> {
 fn rejection(
     request: &Parts,
     rejected: &Refusal<'_>,
+    limit_headers: &LimitHeaders<Decision>,
     record: &mut OpenRecord,
 ) -> Response<ResponseBody> {
-    record.record.refused(rejected);
+    record.record.refused(rejected, limit_headers.last());
     let content_type = grpc_content_type(&request.headers);
     let mut response = match content_type.filter(|_| !rejected.is_empty()) {
         Some(content_type) => {
             let mut response = own_response(StatusCode::OK, content_type.clone(), "");
-            rejected.grpc_status().write(response.headers_mut());
+            let status = rejected.grpc_status(limit_headers);
+            status.write(response.headers_mut());
             response
         }
         None => {
             let mut body = Vec::new();
-            let status = rejected.write_body(&mut body);
+            let status = rejected.write_body(limit_headers, &mut body);
             own_response(status, rejected.content_type(), body)
         }
     };
@@ -506,7 +524,7 @@ fn rejection(
     }
     let changes = ResponseChanges::of_own(rejected.route.map(|route| &**route), request);
     changes.apply(response.headers_mut());
-    rejected.limit_headers.write(response.headers_mut());
+    limit_headers.write(response.headers_mut());
     if rejected.closes_connection() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }

@@ -1,6 +1,6 @@
 //! The head of a request together with the call in its body.
 
-use fluxgate_http::{BadRequest, McpCall, RequestHead};
+use fluxgate_http::{McpCall, RequestHead};
 
 /// The head of a request that makes this call, so that sources can read both.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl<H: RequestHead> RequestHead for CallHead<'_, H> {
         Some(self.call)
     }
 
-    fn only_value<'a>(&'a self, name: &str) -> Result<Option<&'a [u8]>, BadRequest> {
-        self.head.only_value(name)
+    fn may_repeat_headers(&self) -> bool {
+        self.head.may_repeat_headers()
     }
 
     fn first_line<'a>(&'a self, name: &str) -> Option<&'a [u8]> {

@@ -63,12 +63,13 @@ pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_!#$%&'*+.^`|~".contains(&byte)
 }
 
-/// Returns the value of a `Content-Length` if it consists of digits. (Parsing alone
-/// would accept a sign.)
+/// Returns the value of a `Content-Length` if it consists of digits.
 pub fn content_length(value: &[u8]) -> Option<u64> {
-    let is_number = value.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
-    text.parse().ok()
+    value.first()?;
+    value.iter().try_fold(0_u64, |number, byte| {
+        let digit = char::from(*byte).to_digit(10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
 }
 
 #[cfg(test)]
