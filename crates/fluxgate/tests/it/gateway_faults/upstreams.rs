@@ -2,5 +2,6 @@
 
 mod http2;
 mod no_retries;
+mod nothing_leaks;
 mod slow;
 mod unreachable;

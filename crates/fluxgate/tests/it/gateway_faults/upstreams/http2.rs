@@ -13,27 +13,27 @@ use super::super::memory::used_kib;
 use crate::service::Service;
 
 const PREFACE: usize = 24;
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
+pub(super) const CONTINUATION: u8 = 9;
 const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
 /// `:status: 200` in HPACK.
-const OK: &[u8] = &[0x88];
+pub(super) const OK: &[u8] = &[0x88];
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let head = [&length[1..], &[kind, flags][..], &stream.to_be_bytes()[..]].concat();
     [&head[..], payload].concat()
 }
 
 /// Returns a header in HPACK, without compression.
-fn header(name: &str, value: &str) -> Vec<u8> {
+pub(super) fn header(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| {
         let length = text.len();
         // Seven bits, or more in the following bytes.
@@ -53,22 +53,22 @@ fn header(name: &str, value: &str) -> Vec<u8> {
 }
 
 /// Returns an interim response (103).
-fn hints(stream: u32) -> Vec<u8> {
+pub(super) fn hints(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &header(":status", "103"))
 }
 
-fn goaway(last: u32) -> Vec<u8> {
+pub(super) fn goaway(last: u32) -> Vec<u8> {
     frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())
 }
 
 /// The server's side of a connection.
-struct Peer<'a> {
+pub(super) struct Peer<'a> {
     stream: &'a mut TcpStream,
     bytes: Vec<u8>,
 }
 
 impl Peer<'_> {
-    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         // The gateway may have closed the connection.
         let _ = self.stream.write_all(bytes.as_ref());
     }
@@ -95,7 +95,7 @@ impl Peer<'_> {
     }
 
     /// Returns the next stream that a request begins.
-    fn next_stream(&mut self) -> Option<u32> {
+    pub(super) fn next_stream(&mut self) -> Option<u32> {
         loop {
             let (kind, _, stream) = self.read()?;
             if kind == HEADERS {
@@ -105,13 +105,13 @@ impl Peer<'_> {
     }
 
     /// Reads until the gateway closes the connection.
-    fn hold(&mut self) {
+    pub(super) fn hold(&mut self) {
         while self.read().is_some() {}
     }
 }
 
 /// Starts an upstream that sends its settings and then runs a script for each connection.
-fn upstream(
+pub(super) fn upstream(
     settings: &'static [u8],
     script: impl Fn(&mut Peer<'_>) + Send + Sync + 'static,
 ) -> RawUpstream {
@@ -126,22 +126,25 @@ fn upstream(
 }
 
 /// Starts an upstream that sends these bytes to every request. In them, the stream is 0x7777.
-fn answering(bytes: Vec<u8>) -> RawUpstream {
+pub(super) fn answering(bytes: Vec<u8>) -> RawUpstream {
     upstream(&[], move |peer| {
         while let Some(stream) = peer.next_stream() {
             let mut bytes = bytes.clone();
-            while let Some(at) = bytes
+            let mut from = 0;
+            while let Some(at) = bytes[from..]
                 .windows(4)
-                .position(|it| it == 0x7777_u32.to_be_bytes())
+                .position(|it| it == STREAM.to_be_bytes())
             {
-                bytes[at..at + 4].copy_from_slice(&stream.to_be_bytes());
+                let to = from + at + 4;
+                bytes[from + at..to].copy_from_slice(&stream.to_be_bytes());
+                from = to;
             }
             peer.send(bytes);
         }
     })
 }
 
-const STREAM: u32 = 0x7777;
+pub(super) const STREAM: u32 = 0x7777;
 
 fn gateway(upstream: &RawUpstream, settings: &str) -> Service {
     let config = format!(
