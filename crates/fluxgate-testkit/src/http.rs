@@ -227,15 +227,6 @@ impl RawClient {
         Ok(std::mem::take(&mut self.bytes))
     }
 
-    /// Returns whether the peer has closed the connection and no bytes are left.
-    pub fn has_ended(&mut self) -> bool {
-        let set = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
-        set.expect("set a timeout");
-        let _ = self.read_more();
-        self.set_read_timeout(self.read_timeout);
-        self.ended && self.bytes.is_empty()
-    }
-
     /// Returns the bytes that are not parsed yet, and the stream.
     pub fn into_stream(self) -> (Vec<u8>, TcpStream) {
         (self.bytes, self.stream)

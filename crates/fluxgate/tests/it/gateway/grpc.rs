@@ -247,7 +247,6 @@ fn other_errors_are_statuses_of_grpc() {
     let config = format!(
         "gateway:
   limits: {{ body_bytes: 1000 }}
-  timeouts: {{ request: 300ms }}
   routes:
     - {{ id: grpc, match: {{ path: [/grpc.S/*] }}, upstreams: ['{}'] }}
     - {{ id: plain, match: {{ path: [/plain.S/*] }}, upstreams: ['{}'] }}

@@ -16,11 +16,16 @@ rule_sets: { s: { rules: [ { id: r, scope: per_ip, bands: [ { capacity: 1, windo
 ";
 
 fn start_behind(balancers: &str, more: &str) -> Service {
+    // Longer than a header takes, even on a busy machine.
+    start_within("1m", balancers, more)
+}
+
+fn start_within(timeout: &str, balancers: &str, more: &str) -> Service {
     let config = format!(
         "{ONE_EACH}gateway:
   proxy_protocol: true
   trusted_proxies: [{balancers}]
-  timeouts: {{ headers: 1s }}
+  timeouts: {{ headers: {timeout} }}
   routes: [ {{ id: all, upstreams: [echo], filters: [main] }} ]
 {more}"
     );
@@ -104,7 +109,7 @@ fn connections_without_a_valid_header_are_closed() {
     for (index, header) in hostile.iter().enumerate() {
         let mut client = RawClient::connect(service.address("gateway"));
         client.send(header);
-        assert!(client.has_ended(), "{index}");
+        assert_eq!(client.read_to_end().unwrap(), b"", "{index}");
         wait_until("it is counted", || failures(&service) == index as u64 + 1);
     }
     let line = service.wait_for_log("a connection has no valid PROXY header");
@@ -112,19 +117,24 @@ fn connections_without_a_valid_header_are_closed() {
         line["error"],
         "the header is malformed: it has no known signature"
     );
+    // The client leaves within the header.
+    let mut gone = RawClient::connect(service.address("gateway"));
+    gone.send("PROXY TCP4");
+    gone.finish();
+    wait_until("it is counted", || failures(&service) == 10);
+}
+
+#[test]
+fn a_header_that_is_not_complete_in_time_closes_the_connection() {
+    let service = start_within("1s", "127.0.0.1", "");
     // Others are served, while one sends nothing, or nothing more.
     let slow = TcpStream::connect(service.address("gateway")).unwrap();
     let mut truncated = RawClient::connect(service.address("gateway"));
     truncated.send("PROXY TCP4 192.0.");
     assert_eq!(request(&service, &version_2([192, 0, 2, 1]), false).0, 200);
-    wait_until("both are given up", || failures(&service) == 11);
-    assert!(truncated.has_ended());
+    wait_until("both are given up", || failures(&service) == 2);
+    assert_eq!(truncated.read_to_end().unwrap(), b"");
     drop(slow);
-    // The client leaves within the header.
-    let mut gone = RawClient::connect(service.address("gateway"));
-    gone.send("PROXY TCP4");
-    gone.finish();
-    wait_until("it is counted", || failures(&service) == 12);
 }
 
 #[test]
@@ -132,7 +142,7 @@ fn only_named_load_balancers_may_send_headers() {
     let service = start_behind("10.0.0.0/8", "");
     let mut client = RawClient::connect(service.address("gateway"));
     client.send(version_2([192, 0, 2, 1]));
-    assert!(client.has_ended());
+    assert_eq!(client.read_to_end().unwrap(), b"");
     let line = service.wait_for_log("a connection has no valid PROXY header");
     assert_eq!(
         line["error"],

