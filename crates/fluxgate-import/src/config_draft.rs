@@ -12,10 +12,14 @@ pub(crate) struct ConfigDraft {
     pub(crate) redis: Option<RedisDraft>,
     /// Where the gateway listens.
     pub(crate) gateway: Option<String>,
+    /// The files of the gateway's certificate and its key.
+    pub(crate) tls: Option<(String, String)>,
     pub(crate) filters: Vec<FilterDraft>,
     pub(crate) routes: Vec<RouteDraft>,
     /// The fields of `gateway.timeouts`.
     pub(crate) timeouts: Vec<(&'static str, Duration)>,
+    /// The bytes of the longest body, if it has a bound.
+    pub(crate) max_body: Option<u64>,
     /// The rules, if they are in MongoDB.
     pub(crate) mongodb: Option<MongoDraft>,
     /// Whether requests are denied if the rule set of their filter does not exist.
@@ -75,8 +79,35 @@ pub(crate) struct RouteDraft {
     pub(crate) host: Vec<String>,
     pub(crate) methods: Vec<String>,
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) upstreams: Vec<String>,
+    pub(crate) upstreams: Vec<UpstreamDraft>,
+    /// What is removed from the start of paths, and what is added to it.
+    pub(crate) strip_prefix: Option<String>,
+    pub(crate) add_prefix: Option<String>,
+    pub(crate) forwarding: ForwardingDraft,
     pub(crate) filters: Vec<String>,
+}
+
+/// An upstream of a route.
+#[derive(Debug)]
+pub(crate) struct UpstreamDraft {
+    pub(crate) url: String,
+    pub(crate) weight: Option<u64>,
+}
+
+/// How a route forwards requests.
+#[derive(Debug, Default)]
+pub(crate) struct ForwardingDraft {
+    /// The `Host` that upstreams get, if not that of the client.
+    pub(crate) host: Option<String>,
+    /// Headers of requests that are set, and those that are removed.
+    pub(crate) set_headers: Vec<(String, String)>,
+    pub(crate) removed_headers: Vec<String>,
+    /// Headers of responses that are removed.
+    pub(crate) hidden_headers: Vec<String>,
+    /// The fields of `timeouts`.
+    pub(crate) timeouts: Vec<(&'static str, Duration)>,
+    /// The bytes of the longest body, if not as for other routes; 0 for no bound.
+    pub(crate) max_body: Option<u64>,
 }
 
 /// Rules in MongoDB.

@@ -7,9 +7,12 @@
 mod areas;
 mod key;
 mod limits;
+mod listen;
 mod maps;
 mod parse;
+mod proxy;
 mod routes;
+mod upstreams;
 
 use std::collections::{HashMap, HashSet};
 

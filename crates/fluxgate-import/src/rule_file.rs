@@ -1,11 +1,14 @@
 //! Writes a draft as a rule file or as a configuration, with comments.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use fluxgate_core::RuleSets;
 use fluxgate_core::text::{duration_text, yaml_scalar};
 
-use crate::config_draft::{ConfigDraft, FilterDraft, MongoDraft, RedisDraft, RouteDraft};
+use crate::config_draft::{
+    ConfigDraft, FilterDraft, MongoDraft, RedisDraft, RouteDraft, UpstreamDraft,
+};
 use crate::draft::{Draft, InvalidDraft};
 use crate::remark::{Remark, on_one_line};
 
@@ -150,13 +153,14 @@ fn write_gateway(config: &ConfigDraft, text: &mut String) {
     for route in &config.routes {
         write_route(route, text);
     }
-    if !config.timeouts.is_empty() {
-        let timeouts = config.timeouts.iter();
-        let timeouts: Vec<_> = timeouts
-            .map(|(name, time)| format!("{name}: {}", duration_text(*time)))
-            .collect();
-        let _ = writeln!(text, "  timeouts: {{ {} }}", timeouts.join(", "));
+    let mut fields = Fields::default();
+    fields.add_timeouts(&config.timeouts);
+    fields.add_max_body(config.max_body);
+    if let Some((cert, key)) = &config.tls {
+        let (cert, key) = (yaml_scalar(cert), yaml_scalar(key));
+        fields.add("tls", format!("{{ cert: {cert}, key: {key} }}"));
     }
+    fields.write("  ", text);
 }
 
 fn write_route(route: &RouteDraft, text: &mut String) {
@@ -167,13 +171,40 @@ fn write_route(route: &RouteDraft, text: &mut String) {
     matches.add_list("methods", &route.methods);
     matches.add_map("headers", &route.headers);
     let mut fields = Fields::default();
-    if !matches.0.is_empty() {
-        fields.add("match", matches.flow());
-    }
-    fields.add("upstreams", list(&route.upstreams));
+    fields.add_section("match", &matches);
+    let upstreams: Vec<_> = route.upstreams.iter().map(upstream).collect();
+    fields.add("upstreams", format!("[{}]", upstreams.join(", ")));
+    write_forwarding(route, &mut fields);
     fields.add_list("filters", &route.filters);
     let _ = writeln!(text, "    - id: {}", yaml_scalar(&route.id));
     fields.write("      ", text);
+}
+
+fn upstream(upstream: &UpstreamDraft) -> String {
+    let url = yaml_scalar(&upstream.url);
+    match upstream.weight {
+        Some(weight) => format!("{{ url: {url}, weight: {weight} }}"),
+        None => url,
+    }
+}
+
+fn write_forwarding(route: &RouteDraft, fields: &mut Fields) {
+    let draft = &route.forwarding;
+    let mut rewrite = Fields::default();
+    let scalar = |text: &Option<String>| text.as_deref().map(yaml_scalar);
+    rewrite.add_some("strip_prefix", scalar(&route.strip_prefix));
+    rewrite.add_some("add_prefix", scalar(&route.add_prefix));
+    rewrite.add_some("host", scalar(&draft.host));
+    fields.add_section("rewrite", &rewrite);
+    let [mut headers, mut request, mut response] = [(); 3].map(|()| Fields::default());
+    request.add_map("set", &draft.set_headers);
+    request.add_list("remove", &draft.removed_headers);
+    response.add_list("remove", &draft.hidden_headers);
+    headers.add_section("request", &request);
+    headers.add_section("response", &response);
+    fields.add_section("headers", &headers);
+    fields.add_timeouts(&draft.timeouts);
+    fields.add_max_body(draft.max_body);
 }
 
 fn write_mongodb(mongodb: &MongoDraft, text: &mut String) {
@@ -220,6 +251,24 @@ impl Fields {
                 .map(|(name, value)| (yaml_scalar(name), yaml_scalar(value)));
             self.add(name, Self(pairs.collect()).flow());
         }
+    }
+
+    /// Adds a mapping, unless it is empty.
+    fn add_section(&mut self, name: &str, fields: &Self) {
+        if !fields.0.is_empty() {
+            self.add(name, fields.flow());
+        }
+    }
+
+    fn add_timeouts(&mut self, timeouts: &[(&str, Duration)]) {
+        let times = timeouts.iter();
+        let times = times.map(|(name, time)| ((*name).to_owned(), duration_text(*time)));
+        self.add_section("timeouts", &Self(times.collect()));
+    }
+
+    fn add_max_body(&mut self, bytes: Option<u64>) {
+        let limit = bytes.map(|bytes| format!("{{ body_bytes: {bytes} }}"));
+        self.add_some("limits", limit);
     }
 
     fn flow(&self) -> String {

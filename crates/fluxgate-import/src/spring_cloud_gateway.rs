@@ -12,7 +12,7 @@ mod settings;
 
 use fluxgate_core::yaml::{Fault, Faults, Node, Value};
 
-use crate::config_draft::{ConfigDraft, FilterDraft, RouteDraft};
+use crate::config_draft::{ConfigDraft, FilterDraft, RouteDraft, UpstreamDraft};
 use crate::draft::{Draft, Remark, RuleSetDraft};
 use crate::names::{UniqueNames, set_name};
 use crate::spring::{Properties, START};
@@ -238,8 +238,12 @@ impl Reader<'_> {
             host: matched.host,
             methods: matched.conditions.methods,
             headers: matched.headers,
-            upstreams: vec![upstream],
+            upstreams: vec![UpstreamDraft {
+                url: upstream,
+                weight: None,
+            }],
             filters: names,
+            ..RouteDraft::default()
         });
     }
 

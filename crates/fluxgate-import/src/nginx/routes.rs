@@ -7,14 +7,17 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::areas::{Area, Kind};
+use super::listen::{self, Certificate, Listener};
 use super::parse::Directive;
-use crate::config_draft::{ConfigDraft, FilterDraft, RouteDraft};
+use super::proxy::{self, Forwarding};
+use super::upstreams::Upstreams;
+use crate::config_draft::{ConfigDraft, FilterDraft, ForwardingDraft, RouteDraft, UpstreamDraft};
 use crate::draft::Remark;
 use crate::names::{UniqueNames, set_name};
 
 /// The directives of a server or a location that have a counterpart or a remark.
-const KNOWN: &str = "listen server_name location proxy_pass include geo map upstream server http \
-    limit_req limit_req_zone limit_req_dry_run limit_req_status limit_req_log_level \
+const KNOWN: &str = "listen server_name location include geo map upstream server http \
+    ssl_certificate ssl_certificate_key limit_req limit_req_zone limit_req_dry_run limit_req_status limit_req_log_level \
     limit_conn limit_conn_zone limit_conn_dry_run limit_conn_status limit_conn_log_level \
     limit_rate limit_rate_after limit_zone set_real_ip_from real_ip_header \
     real_ip_recursive";
@@ -24,29 +27,37 @@ const KNOWN: &str = "listen server_name location proxy_pass include geo map upst
 pub(super) fn read(directives: &[Directive], sets: &HashMap<usize, String>) -> Option<ConfigDraft> {
     let mut reader = RouteReader {
         sets,
-        upstreams: HashMap::new(),
+        upstreams: Upstreams::default(),
+        listeners: Vec::new(),
         ids: UniqueNames::default(),
         config: ConfigDraft::default(),
     };
-    reader.upstreams(directives);
+    reader
+        .upstreams
+        .read(directives, &mut reader.config.remarks);
     reader.unread(directives, "the main block", 1);
-    reader.block(directives);
+    reader.block(directives, &Forwarding::default(), None);
     let mut config = reader.config;
     if config.routes.is_empty() {
         return None;
     }
-    let text = "upstreams get the `Host` of the client, not `$proxy_host`, and a host that no \
-                server names gets 404";
-    config.remarks.push(Remark::changed(1, text));
-    config.gateway.get_or_insert_with(|| "0.0.0.0:80".into());
+    if config.routes.iter().all(|route| !route.host.is_empty()) {
+        let text = "a host that no server names gets 404";
+        config.remarks.push(Remark::changed(1, text));
+    }
+    let (address, tls) = listen::choose(&reader.listeners, &mut config.remarks);
+    config.gateway = Some(address.unwrap_or_else(|| "0.0.0.0:80".into()));
+    config.tls = tls;
+    config.timeouts.push(("request", proxy::READ_TIMEOUT));
+    config.max_body = Some(proxy::MAX_BODY);
     config.remarks.sort_by_key(|remark| remark.line);
     Some(config)
 }
 
 struct RouteReader<'r> {
     sets: &'r HashMap<usize, String>,
-    /// The servers of each `upstream` block.
-    upstreams: HashMap<String, Vec<String>>,
+    upstreams: Upstreams,
+    listeners: Vec<Listener>,
     ids: UniqueNames,
     config: ConfigDraft,
 }
@@ -54,7 +65,10 @@ struct RouteReader<'r> {
 /// A location that forwards requests.
 struct Forwarded {
     area: Area,
-    upstreams: Vec<String>,
+    upstreams: Vec<UpstreamDraft>,
+    /// The prefix that is removed from paths, and the one that is added.
+    prefixes: [Option<String>; 2],
+    forwarding: ForwardingDraft,
     remarks: Vec<Remark>,
 }
 
@@ -63,52 +77,41 @@ impl RouteReader<'_> {
         self.config.remarks.push(Remark::lost(line, text));
     }
 
-    fn upstreams(&mut self, directives: &[Directive]) {
-        for directive in directives {
-            match directive.name.as_str() {
-                "http" => self.upstreams(&directive.block),
-                "upstream" => {
-                    let servers = directive.block.iter().filter(|it| it.name == "server");
-                    let servers = servers
-                        .map(|server| server.argument(0).to_owned())
-                        .collect();
-                    let name = directive.argument(0).to_owned();
-                    self.upstreams.insert(name, servers);
-                    let settings = directive
-                        .block
-                        .iter()
-                        .filter(|it| it.name != "server" || it.arguments.len() > 1);
-                    let settings: Vec<_> = settings.map(|it| (it.line(), it.text())).collect();
-                    for (line, text) in settings {
-                        let text = format!("`{text}` of `upstream {}`", directive.argument(0));
-                        self.lost(line, text);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// Reads the directives of the main or the `http` block.
-    fn block(&mut self, directives: &[Directive]) {
+    fn block(
+        &mut self,
+        directives: &[Directive],
+        above: &Forwarding,
+        certificate: Option<&Certificate>,
+    ) {
+        let own = above.inside(directives, &mut self.config.remarks);
+        let own_certificate = listen::certificate(directives);
+        let certificate = own_certificate.as_ref().or(certificate);
         for directive in directives {
             match directive.name.as_str() {
                 "http" => {
                     self.unread_of(directive);
-                    self.block(&directive.block);
+                    self.block(&directive.block, &own, certificate);
                 }
-                "server" => self.server(directive),
+                "server" => self.server(directive, &own, certificate),
                 _ => {}
             }
         }
     }
 
-    fn server(&mut self, server: &Directive) {
+    fn server(
+        &mut self,
+        server: &Directive,
+        above: &Forwarding,
+        certificate: Option<&Certificate>,
+    ) {
         let (hosts, name) = self.hosts(server);
-        self.listen(server);
         self.unread_of(server);
+        let own = above.inside(&server.block, &mut self.config.remarks);
         let mut forwarded = Vec::new();
-        self.locations(&server.block, &mut forwarded);
+        self.locations(&server.block, &own, &mut forwarded);
+        let listeners = listen::read(server, certificate, !forwarded.is_empty());
+        self.listeners.extend(listeners);
         forwarded.sort_by_key(|it| match it.area.kind {
             Kind::Exact => (0, Reverse(0)),
             Kind::FinalPrefix => (1, Reverse(it.area.text.len())),
@@ -127,6 +130,8 @@ impl RouteReader<'_> {
         for Forwarded {
             area,
             upstreams,
+            prefixes: [strip_prefix, add_prefix],
+            forwarding,
             remarks,
         } in forwarded
         {
@@ -138,6 +143,9 @@ impl RouteReader<'_> {
                 path: if path == ["/**"] { Vec::new() } else { path },
                 host: hosts.clone(),
                 upstreams,
+                strip_prefix,
+                add_prefix,
+                forwarding,
                 filters: set.into_iter().cloned().collect(),
                 ..RouteDraft::default()
             });
@@ -169,34 +177,6 @@ impl RouteReader<'_> {
         (hosts, name)
     }
 
-    /// Takes over the first address; the gateway has one.
-    fn listen(&mut self, server: &Directive) {
-        for listen in server.block.iter().filter(|it| it.name == "listen") {
-            let address = listen.argument(0);
-            let address = match address.parse::<u16>() {
-                Ok(port) => format!("0.0.0.0:{port}"),
-                Err(_) if address.contains(':') => address.replacen('*', "0.0.0.0", 1),
-                Err(_) => format!("{address}:80"),
-            };
-            let mut options = listen.arguments.iter().skip(1);
-            if options.any(|option| option.text == "ssl") {
-                let text = "TLS: name the certificate and the key in `gateway.tls`".to_owned();
-                self.lost(listen.line(), text);
-            }
-            match &self.config.gateway {
-                _ if address.parse::<std::net::SocketAddr>().is_err() => {
-                    self.lost(listen.line(), format!("`{}`", listen.text()));
-                }
-                None => self.config.gateway = Some(address),
-                Some(first) if *first != address => {
-                    let text = format!("`{}`: the gateway has one listener", listen.text());
-                    self.lost(listen.line(), text);
-                }
-                Some(_) => {}
-            }
-        }
-    }
-
     fn unread_of(&mut self, block: &Directive) {
         let name = format!("`{}`", block.text());
         self.unread(&block.block, &name, block.line());
@@ -204,7 +184,8 @@ impl RouteReader<'_> {
 
     /// Adds a remark on the directives of a block that have no counterpart.
     fn unread(&mut self, directives: &[Directive], block: &str, line: usize) {
-        let is_known = |name: &str| KNOWN.split_whitespace().any(|it| it == name);
+        let known = || { KNOWN.split_whitespace() }.chain(proxy::READ.split_whitespace());
+        let is_known = |name: &str| known().any(|it| it == name);
         let mut names: Vec<&str> = Vec::new();
         for directive in directives {
             let name = directive.name.as_str();
@@ -219,14 +200,20 @@ impl RouteReader<'_> {
         }
     }
 
-    fn locations(&mut self, directives: &[Directive], forwarded: &mut Vec<Forwarded>) {
+    fn locations(
+        &mut self,
+        directives: &[Directive],
+        above: &Forwarding,
+        forwarded: &mut Vec<Forwarded>,
+    ) {
         for location in directives.iter().filter(|it| it.name == "location") {
-            self.location(location, forwarded);
-            self.locations(&location.block, forwarded);
+            let own = above.inside(&location.block, &mut self.config.remarks);
+            self.location(location, &own, forwarded);
+            self.locations(&location.block, &own, forwarded);
         }
     }
 
-    fn location(&mut self, location: &Directive, forwarded: &mut Vec<Forwarded>) {
+    fn location(&mut self, location: &Directive, own: &Forwarding, forwarded: &mut Vec<Forwarded>) {
         let (line, text) = (location.line(), location.text());
         let arguments: Vec<_> = location
             .arguments
@@ -242,8 +229,8 @@ impl RouteReader<'_> {
             );
             return;
         };
-        let pass = location.block.iter().find(|it| it.name == "proxy_pass");
-        let Some(pass) = pass else {
+        let is_pass = |it: &&Directive| matches!(it.name.as_str(), "proxy_pass" | "grpc_pass");
+        let Some(pass) = location.block.iter().find(is_pass) else {
             let text = format!("`{text}`: it does not forward requests; they go to a later route");
             self.lost(line, text);
             return;
@@ -254,36 +241,80 @@ impl RouteReader<'_> {
             let text = format!("the path patterns only resemble `{}`", area.text);
             remarks.push(Remark::changed(line, text));
         }
-        match self.targets(pass.argument(0)) {
-            Some((upstreams, path)) => {
-                if !path.is_empty() {
-                    let text = format!("the path of `{}`: paths stay as they are", pass.text());
-                    remarks.push(Remark::lost(pass.line(), text));
+        let Some(target) = self.upstreams.target(pass) else {
+            self.lost(line, format!("`{text}`: `{}` is no upstream", pass.text()));
+            return;
+        };
+        if target.is_tls {
+            let text = format!("`{}`: the gateway verifies the certificate", pass.text());
+            remarks.push(Remark::changed(pass.line(), text));
+        }
+        let prefixes = match replaced_prefix(&area, &target.path) {
+            Some(Replaced { prefixes, is_exact }) => {
+                if !is_exact {
+                    let text = format!("`{}`: only whole segments are replaced", pass.text());
+                    remarks.push(Remark::changed(pass.line(), text));
                 }
-                forwarded.push(Forwarded {
-                    area,
-                    upstreams,
-                    remarks,
-                });
+                prefixes
             }
-            None => self.lost(line, format!("`{text}`: `{}` is no upstream", pass.text())),
+            None => {
+                let text = format!("the path of `{}`: paths stay as they are", pass.text());
+                remarks.push(Remark::lost(pass.line(), text));
+                [None, None]
+            }
+        };
+        forwarded.push(Forwarded {
+            area,
+            upstreams: target.upstreams,
+            prefixes,
+            forwarding: own.draft(pass.name == "grpc_pass", &target.name),
+            remarks,
+        });
+    }
+}
+
+/// How a path replaces the text of a location.
+struct Replaced {
+    /// The prefix that is removed from paths, and the one that is added.
+    prefixes: [Option<String>; 2],
+    is_exact: bool,
+}
+
+/// Returns how the path of `proxy_pass` replaces the text of its location, if prefixes of whole
+/// segments can express it.
+fn replaced_prefix(area: &Area, path: &str) -> Option<Replaced> {
+    let text = area.text.as_str();
+    if path.is_empty() || path == text {
+        return Some(Replaced {
+            prefixes: [None, None],
+            is_exact: true,
+        });
+    }
+    let ends = [text, path].map(|it| it.ends_with('/'));
+    let is_prefix = matches!(area.kind, Kind::Prefix | Kind::FinalPrefix);
+    // `/api/` and `/v1` make `/v1x` of `/api/x`.
+    if !is_prefix || ends == [true, false] {
+        return None;
+    }
+    let mut prefixes = [None, None];
+    for (prefix, text) in prefixes.iter_mut().zip([text, path]) {
+        let text = text.strip_suffix('/').unwrap_or(text);
+        if !text.is_empty() {
+            *prefix = Some(text.to_owned()).filter(|it| is_whole(it));
+            prefix.as_ref()?;
         }
     }
+    Some(Replaced {
+        prefixes,
+        is_exact: ends == [true, true],
+    })
+}
 
-    /// Returns the upstreams of `proxy_pass`, and the path after them.
-    fn targets(&self, url: &str) -> Option<(Vec<String>, String)> {
-        let (scheme, rest) = url.split_once("://")?;
-        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let servers = match self.upstreams.get(host) {
-            Some(servers) => servers.clone(),
-            None => vec![host.to_owned()],
-        };
-        let is_host = |it: &String| {
-            let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
-            !it.is_empty() && !it.starts_with("unix:") && it.bytes().all(is_letter)
-        };
-        let is_usable = matches!(scheme, "http" | "https") && servers.iter().all(is_host);
-        let targets = servers.iter().map(|server| format!("{scheme}://{server}"));
-        (is_usable && !servers.is_empty()).then(|| (targets.collect(), path.to_owned()))
-    }
+/// Returns whether a text is a prefix of whole segments without escapes.
+fn is_whole(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,=:@/".contains(&byte);
+    let mut segments = text.split('/').skip(1);
+    text.starts_with('/')
+        && text.bytes().all(is_plain)
+        && segments.all(|segment| !matches!(segment, "" | "." | ".."))
 }

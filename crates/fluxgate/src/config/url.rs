@@ -173,6 +173,9 @@ pub(super) fn parse_upstream(text: &str) -> Result<UpstreamTarget, String> {
         "http" if is_h2c => UpstreamScheme::H2c,
         "http" => UpstreamScheme::Http,
         "https" => UpstreamScheme::Https,
+        "grpc" | "grpcs" => {
+            return Err(format!("{ALLOWED} (gRPC is h2c://, or https:// over TLS)"));
+        }
         _ => return Err(format!("{ALLOWED} (unknown scheme)")),
     };
     let bare = url.username().is_empty() && url.password().is_none();
@@ -288,5 +291,7 @@ mod tests {
         ] {
             assert!(parse_upstream(bad).is_err(), "{bad}");
         }
+        let error = parse_upstream("grpc://a:1").map(|up| up.to_string());
+        assert!(error.is_err_and(|it| it.contains("(gRPC is h2c://")));
     }
 }

@@ -155,13 +155,9 @@ http {
 ",
     );
     let expected = r##"# Imported from source
-# changed: upstreams get the `Host` of the client, not `$proxy_host`, and a host that no server names gets 404 (line 1)
-# not carried over: `server 10.0.0.2:9000 weight=2` of `upstream backend` (line 4)
-# not carried over: `keepalive 8` of `upstream backend` (line 4)
-# not carried over: `proxy_set_header` of `location /` (line 9)
+# changed: a host that no server names gets 404 (line 1)
 # not carried over: `location /static/`: it does not forward requests; they go to a later route (line 11)
 # not carried over: `location = /ping`: `proxy_pass http://$where` is no upstream (line 13)
-# not carried over: TLS: name the certificate and the key in `gateway.tls` (line 15)
 # not carried over: `listen 443 ssl`: the gateway has one listener (line 15)
 listen: { gateway: "0.0.0.0:8080", api: "127.0.0.1:8081" }
 filters:
@@ -172,19 +168,26 @@ gateway:
     - id: "shop.example.com\\.php$"
       match: { path: ["/**/*.php"], host: ["shop.example.com", "*.shop.example.com"] }
       upstreams: ["http://127.0.0.1:9002"]
+      rewrite: { host: "127.0.0.1:9002" }
       filters: ["shop.example.com"]
-    # not carried over: the path of `proxy_pass http://api:9001/`: paths stay as they are (line 10)
     - id: "shop.example.com/api/v1/"
       match: { path: ["/api/v1/*/**"], host: ["shop.example.com", "*.shop.example.com"] }
       upstreams: ["http://api:9001"]
+      rewrite: { strip_prefix: "/api/v1", host: "api:9001" }
       filters: ["shop.example.com"]
     - id: "shop.example.com/"
       match: { host: ["shop.example.com", "*.shop.example.com"] }
-      upstreams: ["http://10.0.0.1:9000", "http://10.0.0.2:9000"]
+      upstreams: ["http://10.0.0.1:9000", { url: "http://10.0.0.2:9000", weight: 2 }]
+      rewrite: { host: backend }
+      headers: { request: { set: { x-a: b } } }
       filters: ["shop.example.com"]
+    # changed: `proxy_pass https://other`: the gateway verifies the certificate (line 15)
     - id: "other.example.com/x"
       match: { path: ["/x*/**"], host: ["other.example.com"] }
       upstreams: ["https://other"]
+      rewrite: { host: other }
+  timeouts: { request: 1m }
+  limits: { body_bytes: 1048576 }
 rule_sets:
   # changed: the server is also named `*.shop.example.com`: use this set for all its names (line 5)
   "shop.example.com":
@@ -193,6 +196,106 @@ rule_sets:
         scope: per_ip
         bands:
           - { capacity: 21, window: 1s, refill: 10 }
+"##;
+    assert_eq!(config, expected);
+}
+
+/// A shop with a gRPC and a REST service.
+#[test]
+fn what_locations_of_nginx_inherit_is_written_for_each_route() {
+    let config = config(
+        "nginx",
+        "
+http {
+    upstream orders {
+        least_conn;
+        server 10.0.0.1:9000 weight=3 max_fails=3;
+        server 10.0.0.2:9000;
+        server 10.0.0.9:9000 backup;
+        keepalive 32;
+    }
+    server { listen 80; server_name shop.example.com; return 301 https://$host$request_uri; }
+    server {
+        listen 443 ssl;
+        http2 on;
+        server_name shop.example.com;
+        ssl_certificate /etc/ssl/shop.crt;
+        ssl_certificate_key /etc/ssl/shop.key;
+        client_max_body_size 2m;
+        proxy_http_version 1.1;
+        proxy_set_header Host $host;
+        proxy_set_header Connection '';
+        proxy_set_header X-Real-IP $remote_addr;
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_set_header X-Env prod;
+        proxy_set_header Accept-Encoding '';
+        proxy_hide_header Server;
+        proxy_connect_timeout 2s;
+        proxy_read_timeout 10s;
+        location /api/ { proxy_pass http://orders/; }
+        location /v2/ { proxy_pass http://orders/v3/; proxy_set_header X-Env test; client_max_body_size 0; }
+        location /v1 { proxy_pass http://orders/old; }
+        location /old/ { proxy_pass http://orders/older; }
+        location /shop.Catalog/ { grpc_pass grpc://10.0.0.3:50051; grpc_read_timeout 1h; }
+        location /shop.Stock/ { grpc_pass 10.0.0.4:50051; }
+    }
+}
+",
+    );
+    let expected = r##"# Imported from source
+# changed: a host that no server names gets 404 (line 1)
+# not carried over: `max_fails=3` of `server 10.0.0.1:9000` of `upstream orders` (line 5)
+# not carried over: `server 10.0.0.9:9000 backup` of `upstream orders` (line 7)
+# not carried over: `return` of `server` (line 10)
+# not carried over: `listen 80`: the gateway has one listener (line 10)
+# not carried over: `proxy_set_header X-Real-IP $remote_addr`: upstreams find the client in `X-Forwarded-For` (line 21)
+listen: { gateway: "0.0.0.0:443", api: "127.0.0.1:8081" }
+gateway:
+  routes:
+    - id: "shop.example.com/shop.Catalog/"
+      match: { path: ["/shop.Catalog/*/**"], host: ["shop.example.com"] }
+      upstreams: ["h2c://10.0.0.3:50051"]
+      rewrite: { host: "10.0.0.3:50051" }
+      timeouts: { request: 1h, idle: 1h }
+      limits: { body_bytes: 2097152 }
+    - id: "shop.example.com/shop.Stock/"
+      match: { path: ["/shop.Stock/*/**"], host: ["shop.example.com"] }
+      upstreams: ["h2c://10.0.0.4:50051"]
+      rewrite: { host: "10.0.0.4:50051" }
+      limits: { body_bytes: 2097152 }
+    - id: "shop.example.com/api/"
+      match: { path: ["/api/*/**"], host: ["shop.example.com"] }
+      upstreams: [{ url: "http://10.0.0.1:9000", weight: 3 }, "http://10.0.0.2:9000"]
+      rewrite: { strip_prefix: "/api" }
+      headers: { request: { set: { x-env: prod }, remove: [accept-encoding] }, response: { remove: [server] } }
+      timeouts: { connect: 2s, request: 10s, idle: 10s }
+      limits: { body_bytes: 2097152 }
+    # not carried over: the path of `proxy_pass http://orders/older`: paths stay as they are (line 31)
+    - id: "shop.example.com/old/"
+      match: { path: ["/old/*/**"], host: ["shop.example.com"] }
+      upstreams: [{ url: "http://10.0.0.1:9000", weight: 3 }, "http://10.0.0.2:9000"]
+      headers: { request: { set: { x-env: prod }, remove: [accept-encoding] }, response: { remove: [server] } }
+      timeouts: { connect: 2s, request: 10s, idle: 10s }
+      limits: { body_bytes: 2097152 }
+    - id: "shop.example.com/v2/"
+      match: { path: ["/v2/*/**"], host: ["shop.example.com"] }
+      upstreams: [{ url: "http://10.0.0.1:9000", weight: 3 }, "http://10.0.0.2:9000"]
+      rewrite: { strip_prefix: "/v2", add_prefix: "/v3", host: orders }
+      headers: { request: { set: { x-env: test } }, response: { remove: [server] } }
+      timeouts: { connect: 2s, request: 10s, idle: 10s }
+      limits: { body_bytes: 0 }
+    # changed: `proxy_pass http://orders/old`: only whole segments are replaced (line 30)
+    - id: "shop.example.com/v1"
+      match: { path: ["/v1*/**"], host: ["shop.example.com"] }
+      upstreams: [{ url: "http://10.0.0.1:9000", weight: 3 }, "http://10.0.0.2:9000"]
+      rewrite: { strip_prefix: "/v1", add_prefix: "/old" }
+      headers: { request: { set: { x-env: prod }, remove: [accept-encoding] }, response: { remove: [server] } }
+      timeouts: { connect: 2s, request: 10s, idle: 10s }
+      limits: { body_bytes: 2097152 }
+  timeouts: { request: 1m }
+  limits: { body_bytes: 1048576 }
+  tls: { cert: "/etc/ssl/shop.crt", key: "/etc/ssl/shop.key" }
+rule_sets: {}
 "##;
     assert_eq!(config, expected);
 }
