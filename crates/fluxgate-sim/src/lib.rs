@@ -27,9 +27,8 @@
 //!
 //! | to | run |
 //! |---|---|
-//! | try fresh seeds for 20 seconds | `cargo test -p fluxgate-sim --all-features fresh_seeds` |
-//! | try them for ten minutes | the same with `FLUXGATE_LONG=1` |
-//! | repeat a seed | the same with `FLUXGATE_SEED=N` |
+//! | try fresh seeds for 10 minutes | `FLUXGATE_LONG=1 cargo test -p fluxgate-sim --all-features fresh_seeds` |
+//! | repeat a seed | the same with `FLUXGATE_SEED=N` instead |
 //! | find the planted bugs, with a table | the filter `every_planted_bug` |
 //!
 //! # Add a fault
