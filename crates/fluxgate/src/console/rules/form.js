@@ -233,7 +233,7 @@ export function ruleForm(document, hasSets, set, rule) {
           (value) => put("algorithm", value === "token_bucket" ? null : value))),
       bands?.kind === "list" ? bandFields(bands, algorithm, (make) => editRule((all, current) => {
         const now = valueIn(current, "bands");
-        // They are told apart by their places, so they must be those that are shown.
+        // They are edited by position, so the text must be what is shown.
         if (now?.kind !== "list" || all.slice(now.start, now.end) !== shownBands) return null;
         const splice = make(all, now);
         if (splice) shownBands = spliced(all, splice).slice(now.start, now.end + splice.text.length - splice.end + splice.start);
